@@ -1,0 +1,245 @@
+"""What a store must be able to do. The one file the author of a backend has to read.
+
+`Broker` is what senders and workers use; `Inspector` is for operators, tools and tests.
+A backend implements both and proves itself with `bee_core.testing.conformance`; what
+cannot pass that suite is not a Broker. There are no capability flags. `bee_memory` is the
+executable specification: when a sentence here leaves a question open, read it there.
+
+The model
+    A queue is a name; it exists when something is in it. A message has an id, a body
+    (opaque bytes), headers, a priority, the time it is `due`, a sequence number, counters
+    and, while it is leased, a token and the time its lease runs out.
+
+    It is *ready* when it is due and nobody holds it, *delayed* before that, *leased* while
+    somebody holds it. A lease that runs out makes it ready again; nothing has to notice:
+    recovery is part of `lease`. There is no sweeper and no leader.
+
+    An id is unique among the live messages of its queue. A leased message may have one
+    *blocked* successor with the same id. Archived messages are told apart by id and
+    incarnation, a number that grows with every fresh creation.
+
+The rules for every verb
+    - One round trip. Atomic for each message: no client ever sees, or leaves behind by
+      crashing, half of what was asked for one message. `send` is atomic for its batch.
+    - The store's clock decides. Durations go in, never timestamps.
+    - It returns what did *not* apply. An empty set means: all of it happened.
+    - It neither retries nor logs, and keeps no policy. Trouble that may pass is
+      BrokerUnavailable if nothing was done and OutcomeUnknown if that is not certain;
+      the driver's exception is the `__cause__`.
+    - Every call ends, well or badly, within a deadline of its own, even if the peer is silent.
+    - It may be called concurrently, and cancelled at any await: a cancelled call was applied
+      wholly or not at all, and never harms the next one.
+    - Arguments are checked before any I/O; a bad one is an InvalidInput.
+    - After `aclose` every verb raises BrokerClosed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+from bee_core.disposition import Terminal
+from bee_core.message import (
+    Draft,
+    Holder,
+    Lease,
+    Page,
+    QueueStats,
+    Receipt,
+    Sent,
+    Settlement,
+    State,
+    Stored,
+)
+
+
+@runtime_checkable
+class Broker(Protocol):
+    """Seven verbs, each one atomic round trip."""
+
+    async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
+        """Store drafts, in their order; say for each what was done. All or nothing.
+
+        The ids of one call are distinct (InvalidName otherwise). If an id is not live, a
+        message is CREATED: due after `delay`, with a new incarnation and counters of zero.
+        If it is live, `if_taken` decides:
+
+        Keep     nothing changes: KEPT. So a send whose answer was lost may be repeated.
+        Reject   IdTaken is raised and nothing of the batch is stored.
+        Update   a message that waits is changed field by field: UPDATED. One that is leased
+                 (until its lease is settled or taken over, even if it has run out) gets the
+                 draft as its blocked successor: BLOCKED. If it has a successor already, that
+                 one is changed by the same rules, and remembers every field it was told to
+                 change.
+
+        What becomes of a successor is said at `settle`.
+        """
+        ...
+
+    async def lease(
+        self, queue: str, *, limit: int, duration: float, holder: str
+    ) -> Sequence[Lease]:
+        """Take up to `limit` ready messages and hide them for `duration` seconds. Never waits.
+
+        Order: priority (higher first), then the time due, then sequence. So messages of one
+        priority that were sent without a delay come first in, first out.
+
+        Each gets a token no message of this store has had before, and one more delivery. One
+        whose former lease ran out is taken over here: it counts a stall, keeps its place in
+        the order, and if it has a successor that is first merged into it (see `settle`), which
+        may make it due later. Until then the old receipt is still good.
+
+        A paused queue gives nothing. `limit` bounds the work of the call; taking over any
+        number of leases that ran out costs no call more than its share.
+        """
+        ...
+
+    async def extend(
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+    ) -> AbstractSet[Receipt]:
+        """Hide held messages for `duration` from now. Return the lost receipts.
+
+        A receipt is lost when its message does not exist or carries another token. The token
+        decides, not the clock: a lease that ran out and was not taken over is extended.
+        """
+        ...
+
+    async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
+        """End leases. Return the lost receipts; what they name is not touched at all.
+
+        For each settlement whose token is the one its message carries now, in one step:
+
+        1. check     the token; a lost one has no effect whatever, its `then` included
+        2. count     add `counters` to the message's
+        3. dispose   Delete it; Archive it with `note`; or Reschedule it in place, which keeps
+                     id, body and incarnation, clears the token and stores `note`: due after
+                     `delay` with a new sequence number, or with `front` at its old place
+        4. succeed   if the message has a successor: after Delete or Archive the successor
+                     becomes a fresh message, due when it asked to be; after Reschedule it is
+                     merged into the message field by field, as its Update says, and is gone
+        5. send      `then`, as `send` would (a Reject among them counts as a Keep)
+        6. ring      wake those who wait, if something may have become ready
+
+        So settling a receipt twice reports it lost the second time, and may be repeated
+        safely after OutcomeUnknown.
+        """
+        ...
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
+    ) -> AbstractSet[str]:
+        """Delete or archive (as "cancelled") messages. Return the ids that had none to cancel.
+
+        A leased message is cancelled too, unless `running` is false: its holder finds the
+        receipt lost at the next extend or settle, and its successor, if any, becomes a fresh
+        message. With `running=False` a leased id loses only its successor.
+        """
+        ...
+
+    async def wait(self, queue: str, *, timeout: float) -> None:
+        """Return when something may have become ready, or after `timeout` seconds.
+
+        A hint, and nothing but latency depends on it: it may return early, and sleeping for
+        `timeout` is a correct implementation. It must not lose a message sent between an
+        empty `lease` and this call for longer than `timeout`. One message should wake one
+        waiter, not all. Cancelling it is always safe.
+        """
+        ...
+
+    def clone(self) -> Broker:
+        """Another broker on the same store, for use in another thread with its own event loop.
+
+        Does no I/O. It is closed on its own, and outlives the one it came from.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of every connection. May be called twice."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+@runtime_checkable
+class Inspector(Protocol):
+    """For operators, tools and tests. A worker needs none of it (but to know when all is done)."""
+
+    async def queues(self) -> Sequence[str]:
+        """The names of all queues that hold something or are paused, sorted."""
+        ...
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Counts, exact and from one moment."""
+        ...
+
+    async def get(self, queue: str, id: str) -> Stored | None:
+        """The live message of that id, else the one of that id archived last, else None."""
+        ...
+
+    async def scan(
+        self, queue: str, state: State, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        """A page of messages in one state. Pass the page's `after` to get the next.
+
+        In the order they will be leased; leased ones by when they run out, archived ones
+        newest first. A message that does not change meanwhile is seen exactly once.
+        """
+        ...
+
+    async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
+        """Move the message of each id that was archived last back: ready now, counters at zero.
+
+        It is a fresh incarnation with the same body, headers and priority. Return the ids that
+        were not restored: not in the archive, or live again.
+        """
+        ...
+
+    async def prune(
+        self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
+    ) -> int:
+        """Delete up to `limit` archived messages, oldest first; return how many.
+
+        Only those archived at least `older_than` seconds ago, and never the newest `keep`.
+        """
+        ...
+
+    async def purge(self, queue: str) -> int:
+        """Delete everything that waits: ready, delayed and blocked. Return how many.
+
+        Leased messages and the archive are left alone.
+        """
+        ...
+
+    async def drop(self, queue: str) -> None:
+        """Delete the queue with all it holds: live, leased, archived, paused. Idempotent."""
+        ...
+
+    async def pause(self, queue: str) -> None:
+        """From now on `lease` gives nothing. Everything else goes on. Idempotent."""
+        ...
+
+    async def resume(self, queue: str) -> None:
+        """End a pause and wake who waits. Idempotent."""
+        ...
+
+    async def workers(self, queue: str) -> Sequence[Holder]:
+        """Who holds leases of this queue, by name."""
+        ...
+
+
+@runtime_checkable
+class Store(Broker, Inspector, Protocol):
+    """Both: what `bee_core.connect` returns and every backend is."""
+
+    def clone(self) -> Store: ...

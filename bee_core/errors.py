@@ -1,0 +1,135 @@
+"""Every error bee raises on purpose, in one tree.
+
+    BeeError
+    ├── BrokerError             the store said no; `__cause__` holds the driver's own exception
+    │   ├── BrokerUnavailable   nothing was done, and it may pass: try again later
+    │   ├── OutcomeUnknown      it may have been done; every verb but `lease` is safe to repeat
+    │   ├── BrokerFull          the store has no room; leasing and settling still work
+    │   ├── BrokerClosed        this broker object was closed, or belongs to another event loop
+    │   └── BrokerMisconfigured will not pass by waiting: the message says what to set
+    ├── InvalidInput            an argument that cannot be used (also a ValueError)
+    │   ├── InvalidName         a queue name or a job id
+    │   ├── InvalidOption       a duration, a limit, a priority, a strategy
+    │   ├── InvalidPayload      a job that cannot be written as JSON without loss
+    │   └── PayloadTooLarge     a job larger than the queue allows
+    ├── DecodeError             bytes that are not a job of this queue
+    │   └── UnknownJob          a job of a kind, or an envelope version, this program does not know
+    ├── IdTaken                 `if_taken=Reject()` and the id is live
+    ├── UnknownScheme           no broker for this URL; the message lists the known ones
+    ├── NoHandler               a queue is to be worked, but nobody handles (some of) its jobs
+    └── WorkerStuck             too many handlers ignore their cancellation: the process must go
+
+    PermanentError              raised by a handler: this job will never work, do not repeat it
+    Retry, Snooze               raised or returned by a handler: see `bee_core.outcome`
+
+A lost lease, a taken id and a missing id are answers, not errors: the verbs return them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class BeeError(Exception):
+    """The root of everything bee raises on purpose."""
+
+
+class BrokerError(BeeError):
+    """The store refused or failed."""
+
+
+class BrokerUnavailable(BrokerError):
+    """The store could not be reached or could not answer now. Nothing was done."""
+
+
+class OutcomeUnknown(BrokerError):
+    """The request was sent but its answer was lost: it may or may not have been applied."""
+
+
+class BrokerFull(BrokerError):
+    """The store has no room for another message."""
+
+
+class BrokerClosed(BrokerError):
+    """This broker object can no longer be used."""
+
+
+class BrokerMisconfigured(BrokerError):
+    """The store is set up in a way that bee cannot work with."""
+
+
+class InvalidInput(BeeError, ValueError):
+    """An argument that cannot be used. Raised before anything is changed."""
+
+
+class InvalidName(InvalidInput):
+    """A queue name or a job id outside the rule."""
+
+
+class InvalidOption(InvalidInput):
+    """A number, duration or strategy outside its range."""
+
+
+class InvalidPayload(InvalidInput):
+    """A job that would not come back as it was sent."""
+
+
+class PayloadTooLarge(InvalidInput):
+    """A job larger than the queue's limit."""
+
+
+class DecodeError(BeeError):
+    """Bytes that are not a job of this queue.
+
+    `known` are the tags the queue knows; `queue` and `id` name the message when
+    the error comes from a queue or worker rather than from a bare codec.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        known: Iterable[str] = (),
+        queue: str | None = None,
+        id: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.known = tuple(known)
+        self.queue = queue
+        self.id = id
+        where = f"message {id!r} of queue {queue!r}: " if queue is not None else ""
+        tags = f" (known tags: {', '.join(self.known)})" if self.known else ""
+        super().__init__(f"{where}{problem}{tags}")
+
+    def at(self, queue: str, id: str) -> DecodeError:
+        """The same error, naming the message it is about."""
+        return type(self)(self.problem, known=self.known, queue=queue, id=id)
+
+
+class UnknownJob(DecodeError):
+    """A well-formed message of a kind that this program does not know (yet, or any more)."""
+
+
+class IdTaken(BeeError):
+    """A send with `if_taken=Reject()` met a live message. Nothing of its batch was stored."""
+
+    def __init__(self, queue: str, ids: Iterable[str]) -> None:
+        self.queue = queue
+        self.ids = frozenset(ids)
+        super().__init__(f"queue {queue!r} already holds {', '.join(sorted(self.ids))}")
+
+
+class UnknownScheme(BeeError):
+    """No installed broker answers to this URL."""
+
+
+class NoHandler(BeeError):
+    """A queue without a handler, or without one for every job class, cannot be worked."""
+
+
+class WorkerStuck(BeeError):
+    """As many handlers ignore their cancellation as the worker has slots."""
+
+
+class PermanentError(Exception):
+    """Raise it (or a subclass) in a handler to end a job at once: no more repeats."""

@@ -1,0 +1,290 @@
+"""The data that passes between a broker and everything above it. Bytes, no types; plain, frozen.
+
+No policy lives here: what a field means to a store is in `broker.py`, what it
+means to a job in `queue.py` and `worker.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from bee_core.disposition import Disposition
+from bee_core.duration import seconds
+from bee_core.errors import InvalidName, InvalidOption
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+PRIORITIES = range(-9, 10)
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """The proof that you hold a message. Plain data: log it, batch it, send it along.
+
+    `token` comes from a counter of the store that only grows and is never reused,
+    so it also serves as a fencing token in other systems.
+    """
+
+    id: str
+    token: int
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What has happened to a message so far, each kind apart from the others."""
+
+    deliveries: int = 0
+    """Times it was leased."""
+    errors: int = 0
+    """Runs that raised."""
+    timeouts: int = 0
+    """Runs that were stopped at their timeout."""
+    stalls: int = 0
+    """Leases that ran out, and processes that died under it."""
+    releases: int = 0
+    """Times it was given back unfinished, at no cost: shutdown, snooze, unknown kind."""
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(
+            deliveries=self.deliveries + other.deliveries,
+            errors=self.errors + other.errors,
+            timeouts=self.timeouts + other.timeouts,
+            stalls=self.stalls + other.stalls,
+            releases=self.releases + other.releases,
+        )
+
+
+ZERO = Counters()
+
+
+class Keep(msgspec.Struct, frozen=True, tag="keep"):
+    """If the id is live, change nothing."""
+
+
+class Reject(msgspec.Struct, frozen=True, tag="reject"):
+    """If the id is live, store nothing of the whole batch and raise IdTaken."""
+
+
+RunAt: TypeAlias = Literal["always", "never", "if_later", "if_earlier"]
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
+    """If the id is live and waiting, change it field by field; if it is leased, follow it.
+
+    payload       replace the body
+    run_at        replace the time it is due: always, never, or only if that makes it
+                  later or earlier; a message whose time is replaced goes to the back
+    policy        replace headers (the policy travels there) and priority
+    reset_counts  set the counters to zero; left out, it does what `payload` does
+    """
+
+    payload: bool = True
+    run_at: RunAt = "always"
+    policy: bool = True
+    reset_counts: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.run_at not in ("always", "never", "if_later", "if_earlier"):
+            raise InvalidOption(
+                f"Update run_at is one of always, never, if_later, if_earlier; not {self.run_at!r}"
+            )
+
+    @property
+    def resets(self) -> bool:
+        """Whether the counters start again."""
+        return self.payload if self.reset_counts is None else self.reset_counts
+
+
+IfTaken: TypeAlias = Keep | Reject | Update
+KEEP = Keep()
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What is handed to `send`. The sender picks the id, so sending it again is harmless."""
+
+    id: str
+    body: bytes
+    delay: float = 0.0
+    priority: int = 0
+    headers: Mapping[str, str] = NO_HEADERS
+    if_taken: IfTaken = KEEP
+
+
+class Sent(enum.Enum):
+    """What a send did with one draft."""
+
+    CREATED = "created"
+    """A new message."""
+    KEPT = "kept"
+    """The id was live and was left as it is."""
+    UPDATED = "updated"
+    """The id was waiting and was changed."""
+    BLOCKED = "blocked"
+    """The id is leased; the draft waits as its one successor."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What `lease` returns. `counters` include this delivery, and the stall if it follows one."""
+
+    receipt: Receipt
+    body: bytes
+    headers: Mapping[str, str] = NO_HEADERS
+    counters: Counters = ZERO
+    sent_at: float = 0.0
+    """When it was sent, in seconds since the epoch by the store's clock."""
+
+
+Reason: TypeAlias = Literal[
+    "succeeded",
+    "failed",
+    "timed_out",
+    "stalled",
+    "interrupted",
+    "malformed",
+    "unknown",
+    "ruled",
+    "cancelled",
+]
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Why a lease ended as it did; kept with the message. `detail` is bounded by its writer."""
+
+    reason: Reason
+    detail: str = ""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """How a lease ends.
+
+    `counters` is what this lease adds to the message's counters, `note` says why,
+    and `then` are drafts for the same queue that are sent in the same atomic step.
+    """
+
+    receipt: Receipt
+    disposition: Disposition
+    note: Note | None = None
+    counters: Counters = ZERO
+    then: Sequence[Draft] = ()
+
+
+class State(enum.Enum):
+    """Where a message is. A live message is in exactly one of the first three."""
+
+    READY = "ready"
+    """Due, and nobody holds it (or its holder's lease has run out)."""
+    DELAYED = "delayed"
+    """Not due yet."""
+    LEASED = "leased"
+    """Somebody holds it."""
+    BLOCKED = "blocked"
+    """Waits as the successor of a leased message with the same id."""
+    ARCHIVED = "archived"
+    """Out of the queue, kept for people."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as an operator sees it. Times are seconds since the epoch, by the store's clock."""
+
+    id: str
+    incarnation: int
+    """Grows with every fresh creation; tells two lives of one id apart."""
+    state: State
+    body: bytes
+    headers: Mapping[str, str]
+    priority: int
+    counters: Counters
+    sent_at: float
+    due_at: float
+    holder: str | None = None
+    """Who holds it, or held it last."""
+    leased_until: float | None = None
+    note: Note | None = None
+    """The last note: why it was repeated, or why it is archived."""
+    archived_at: float | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some of the messages, and where to go on (`after`), or None at the end."""
+
+    items: Sequence[Stored]
+    after: str | None
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One consistent look at a queue."""
+
+    ready: int = 0
+    delayed: int = 0
+    leased: int = 0
+    blocked: int = 0
+    archived: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """By reason."""
+    oldest_due: float | None = None
+    """Seconds for which the longest-due ready message has been waiting; None if none is ready."""
+    paused: bool = False
+
+    @property
+    def live(self) -> int:
+        """Messages that are not archived."""
+        return self.ready + self.delayed + self.leased + self.blocked
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Somebody who holds leases of a queue."""
+
+    name: str
+    leases: int
+    leased_until: float
+    """When the first of them runs out."""
+
+
+_QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
+_LONGEST_ID = 200
+
+
+def check_queue(name: str) -> str:
+    """The name, or InvalidName. One rule on every backend; a name is data, never an identifier."""
+    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} is not a queue name: 1 to 47 of a-z 0-9 _ -, beginning with a letter or _"
+        )
+    return name
+
+
+def check_id(id: str) -> str:
+    """The id, or InvalidName. Any text without control characters that UTF-8 can hold."""
+    if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
+        raise InvalidName(f"{id!r:.100} is not a job id: 1 to {_LONGEST_ID} characters")
+    if not id.isprintable() and any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in id):
+        raise InvalidName(f"{id!r} is not a job id: no control characters, no lone surrogates")
+    return id
+
+
+def check_draft(draft: Draft) -> Draft:
+    """The draft, or an InvalidInput that says what is wrong with it."""
+    check_id(draft.id)
+    seconds(draft.delay, "delay")
+    if type(draft.priority) is not int or draft.priority not in PRIORITIES:
+        raise InvalidOption(
+            f"priority must be a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]} "
+            f"(higher first), not {draft.priority!r}"
+        )
+    if not isinstance(draft.body, bytes):
+        raise InvalidOption(f"a body is bytes, not {type(draft.body).__name__}")
+    return draft
+
+
+def new_id() -> str:
+    """A fresh UUIDv7: unique, and in the order of creation."""
+    stamp = time.time_ns() // 1_000_000
+    number = (stamp & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,150 @@
+"""The operator's half of the memory broker: looking, and acting on what is not leased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from bee_core.broker import Inspector
+from bee_core.duration import seconds
+from bee_core.errors import BrokerClosed
+from bee_core.message import Draft, Holder, Page, QueueStats, State, Stored, Update, check_queue
+from bee_memory.state import Memory, Queue
+
+
+class MemoryInspector(Inspector):
+    """Every verb of Inspector, over the same memory as the broker."""
+
+    _memory: Memory
+    _closed: bool
+
+    async def queues(self) -> Sequence[str]:
+        with self._memory.lock:
+            self._check_open()
+            named = self._memory.queues.items()
+            return sorted(name for name, q in named if q.live or q.archive or q.paused)
+
+    async def stats(self, queue: str) -> QueueStats:
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            states = [message.state(now) for message in q.live.values()]
+            ready = [m.due for m in q.live.values() if m.state(now) is State.READY]
+            archived: dict[str, int] = {}
+            for stored in q.archive.values():
+                reason = stored.note.reason if stored.note else "ruled"
+                archived[reason] = archived.get(reason, 0) + 1
+            return QueueStats(
+                ready=len(ready),
+                delayed=states.count(State.DELAYED),
+                leased=states.count(State.LEASED),
+                blocked=sum(message.successor is not None for message in q.live.values()),
+                archived=archived,
+                oldest_due=now - min(ready) if ready else None,
+                paused=q.paused,
+            )
+
+    async def get(self, queue: str, id: str) -> Stored | None:
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            message = q.live.get(id)
+            return q.archived(id) if message is None else message.stored(message.state(now))
+
+    async def scan(
+        self, queue: str, state: State, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        with self._memory.lock:
+            found = sorted(self._in_state(self._open(queue), state), key=lambda item: item[0])
+        start = () if after is None else tuple(msgspec.json.decode(after))
+        rest = [(key, stored) for key, stored in found if key > start]
+        page = rest[:limit]
+        more = msgspec.json.encode(page[-1][0]).decode() if len(rest) > limit else None
+        return Page([stored for _, stored in page], more)
+
+    def _in_state(self, q: Queue, state: State) -> Iterable[tuple[tuple[float | str, ...], Stored]]:
+        """The messages in that state, each with what `scan` orders by."""
+        now = self._memory.clock.now()
+        if state is State.ARCHIVED:
+            for stored in q.archive.values():
+                yield (-(stored.archived_at or 0.0), -stored.incarnation), stored
+            return
+        for message in q.live.values():
+            if state is State.BLOCKED and message.successor is not None:
+                blocked = message.successor.message().stored(State.BLOCKED)
+                yield (message.successor.due, message.id), blocked
+            elif message.state(now) is state:
+                leased = state is State.LEASED
+                key = (message.visible_at, message.sequence) if leased else message.place
+                yield key, message.stored(state)
+
+    async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            missing = set()
+            for id in ids:
+                old = q.archived(id)
+                if old is None or id in q.live:
+                    missing.add(id)
+                    continue
+                del q.archive[id, old.incarnation]
+                draft = Draft(id, old.body, priority=old.priority, headers=old.headers)
+                q.enter(self._memory.arrive(draft, Update(), now).message(), now)
+            q.ring(len(ids) - len(missing))
+            return missing
+
+    async def prune(
+        self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
+    ) -> int:
+        older_than = seconds(older_than, "older_than")
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            oldest = list(q.archive.items())[: max(0, len(q.archive) - keep)][:limit]
+            gone = [key for key, s in oldest if (s.archived_at or 0.0) <= now - older_than]
+            for key in gone:
+                del q.archive[key]
+            return len(gone)
+
+    async def purge(self, queue: str) -> int:
+        with self._memory.lock:
+            q, purged = self._open(queue), 0
+            for message in list(q.live.values()):
+                if message.token is None:
+                    del q.live[message.id]
+                    purged += 1
+                elif message.successor is not None:
+                    message.successor = None
+                    purged += 1
+            return purged
+
+    async def drop(self, queue: str) -> None:
+        with self._memory.lock:
+            bells = self._open(queue).bells
+            self._memory.queues[queue] = Queue(bells=bells)
+
+    async def pause(self, queue: str) -> None:
+        with self._memory.lock:
+            self._open(queue).paused = True
+
+    async def resume(self, queue: str) -> None:
+        with self._memory.lock:
+            q = self._open(queue)
+            q.paused = False
+            q.ring(len(q.bells))
+
+    async def workers(self, queue: str) -> Sequence[Holder]:
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            ends: dict[str, list[float]] = {}
+            for message in q.live.values():
+                if message.state(now) is State.LEASED and message.holder is not None:
+                    ends.setdefault(message.holder, []).append(message.visible_at)
+            return [Holder(name, len(until), min(until)) for name, until in sorted(ends.items())]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this MemoryBroker was closed")
+
+    def _open(self, queue: str) -> Queue:
+        self._check_open()
+        return self._memory.queue(check_queue(queue))
