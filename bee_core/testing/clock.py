@@ -8,15 +8,18 @@ all of the program come to rest in between.
 from __future__ import annotations
 
 import asyncio
-import heapq
+import math
 import threading
 import time
 from itertools import count
 
+from bee_core.clock import Alarm, finish
 from bee_core.duration import Duration, seconds
 
 _PATIENCE = 10.0
 """Real seconds to wait for another thread to come to rest before the test is at fault."""
+_TURNS = 100_000
+"""Turns of the event loop after which a program that never rests is at fault."""
 
 
 class ManualClock:
@@ -24,8 +27,8 @@ class ManualClock:
 
     def __init__(self, start: float = 1_000_000_000.0) -> None:
         self._now = start
-        self._lock = threading.Lock()
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._changed = threading.Condition()
+        self._sleepers: dict[asyncio.Future[None], tuple[float, int]] = {}
         self._order = count()
         self._awake: set[asyncio.AbstractEventLoop] = set()  # woken, and not yet asleep again
 
@@ -33,22 +36,13 @@ class ManualClock:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
         if seconds <= 0:
             await asyncio.sleep(0)
-            return
-        future: asyncio.Future[None] = loop.create_future()
-        with self._lock:
-            entry = (self._now + seconds, next(self._order), future)
-            heapq.heappush(self._sleepers, entry)
-            self._awake.discard(loop)
-        try:
-            await future
-        finally:
-            with self._lock:
-                if entry in self._sleepers:
-                    self._sleepers.remove(entry)
-                    heapq.heapify(self._sleepers)
+        else:
+            await self.alarm().wait(seconds)
+
+    def alarm(self) -> Alarm:
+        return _ManualAlarm(self)
 
     async def advance(self, duration: Duration) -> None:
         """Move time forward, waking each sleeper at its own moment, and let everything settle."""
@@ -60,14 +54,9 @@ class ManualClock:
 
     async def settle(self) -> None:
         """Return when nothing can happen any more without time moving on."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            await _idle()
-            if not self._others_awake():
-                await _idle()  # what the others handed over as they fell asleep
-                return
-            self._check(deadline)
-            await asyncio.sleep(0.0005)
+        await _idle()
+        while self._await_others():
+            await _idle()  # what the others handed over as they fell asleep
 
     def block(self, duration: Duration) -> None:
         """Move time forward while this thread's event loop stands still.
@@ -75,60 +64,104 @@ class ManualClock:
         For handlers under test that block: sleepers of other loops (heartbeats) fire on
         time, those of this loop only when it runs again.
         """
-        here = asyncio.get_running_loop()
         target = self._now + seconds(duration, "duration")
-        while self._wake_next(target, but=here):
-            deadline = time.monotonic() + _PATIENCE
-            while self._others_awake():
-                self._check(deadline)
-                time.sleep(0.0005)
+        self._await_others()
+        while self._wake_next(target, but=asyncio.get_running_loop()):
+            self._await_others()
         self._now = target
 
     def _wake_next(self, target: float, but: asyncio.AbstractEventLoop | None = None) -> bool:
         """Go to the moment of the next sleeper and wake it; False if it is after `target`."""
-        with self._lock:
-            due = [e for e in self._sleepers if e[0] <= target and e[2].get_loop() is not but]
+        with self._changed:
+            due = [
+                (when, sleeper)
+                for sleeper, when in self._sleepers.items()
+                if when[0] <= target and sleeper.get_loop() is not but
+            ]
             if not due:
                 return False
-            entry = min(due)
-            self._sleepers.remove(entry)
-            heapq.heapify(self._sleepers)
-            when, _, future = entry
+            (when, _), sleeper = min(due, key=lambda item: item[0])
             self._now = max(self._now, when)
-            loop = future.get_loop()
-            if loop.is_closed():
-                return True
-            self._awake.add(loop)
-        loop.call_soon_threadsafe(_finish, future)
-        return True
+            self.wake(sleeper)
+            return True
 
-    def _others_awake(self) -> bool:
+    def _await_others(self) -> bool:
+        """Wait (blocking) until the loops of other threads rest; False if none was awake."""
         here = asyncio.get_running_loop()
-        with self._lock:
-            self._awake = {
-                loop for loop in self._awake if not loop.is_closed() and loop is not here
-            }
+
+        def others() -> bool:
+            self._awake = {loop for loop in self._awake - {here} if not loop.is_closed()}
             return bool(self._awake)
 
-    def _check(self, deadline: float) -> None:
-        if time.monotonic() > deadline:
-            raise RuntimeError(
-                f"another thread did not come to rest within {_PATIENCE:g} s of real time"
-            )
+        deadline = time.monotonic() + _PATIENCE
+        with self._changed:
+            if not others():
+                return False
+            while others():
+                self._changed.wait(0.01)  # a loop that closes does not notify
+                if time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"another thread did not come to rest within {_PATIENCE:g} s of real time"
+                    )
+        return True
+
+    def fall_asleep(self, sleeper: asyncio.Future[None], seconds: float) -> None:
+        """A sleeper of the running loop is to be woken in `seconds`."""
+        with self._changed:
+            self._sleepers[sleeper] = (self._now + seconds, next(self._order))
+            self._awake.discard(sleeper.get_loop())
+            self._changed.notify_all()
+
+    def wake(self, sleeper: asyncio.Future[None]) -> None:
+        """Wake a sleeper, and know that its loop is busy until it sleeps again."""
+        with self._changed:
+            loop = sleeper.get_loop()
+            if self._sleepers.pop(sleeper, None) is None or loop.is_closed():
+                return
+            self._awake.add(loop)
+            loop.call_soon_threadsafe(finish, sleeper)
+
+    def forget(self, sleeper: asyncio.Future[None]) -> None:
+        """A sleeper was cancelled."""
+        with self._changed:
+            self._sleepers.pop(sleeper, None)
 
 
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+class _ManualAlarm:
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rung = False
+        self._sleeper: asyncio.Future[None] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        with self._lock:
+            if self._rung or seconds <= 0:
+                self._rung = False
+                return
+            sleeper = self._sleeper = asyncio.get_running_loop().create_future()
+            self._clock.fall_asleep(sleeper, min(seconds, math.inf))
+        try:
+            await sleeper
+        finally:
+            self._clock.forget(sleeper)
+            with self._lock:
+                self._rung, self._sleeper = False, None
+
+    def ring(self) -> None:
+        with self._lock:
+            self._rung = True
+            if self._sleeper is not None:
+                self._clock.wake(self._sleeper)
 
 
 async def _idle() -> None:
     """Give way until no other callback of this loop is ready to run."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
-    if ready is None:  # not asyncio's own loop: give way generously instead
-        for _ in range(100):
-            await asyncio.sleep(0)
-        return
-    await asyncio.sleep(0)
-    while ready:
+    turns = 100 if ready is None else _TURNS  # not asyncio's own loop: give way generously
+    for _ in range(turns):
         await asyncio.sleep(0)
+        if ready is not None and not ready:
+            return
+    if ready is not None:
+        raise RuntimeError("the program does not come to rest: something spins in the event loop")

@@ -1,0 +1,200 @@
+"""One lease, one run of a handler, one outcome.
+
+An attempt calls the handler and turns whatever it does into an Outcome: no exception gets
+out. It does not decide, settle, or watch the time; the worker does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import enum
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from anyio import BrokenWorkerProcess, CapacityLimiter
+
+from bee_core.delivery import Call, Delivery, run_in_process
+from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.errors import PermanentError
+from bee_core.message import Lease, Note, Reason
+from bee_core.outcome import (
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Retry,
+    Ruled,
+    Snooze,
+    Stalled,
+    Succeeded,
+    TimedOut,
+    Unknown,
+)
+from bee_core.strategy import Rules
+from bee_core.threads import Raised, Threads
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+DETAIL = 8 * 1024
+"""How much of an error is kept with its message, in characters."""
+
+
+class LostLease(enum.Enum):
+    """Not an outcome: the attempt must end because its message is no longer its own."""
+
+    LOST = "lost"
+
+
+LOST = LostLease.LOST
+Ending: TypeAlias = "TimedOut | Interrupted | LostLease"
+
+
+class Attempt:
+    """A lease that is being run, or has been run and is not yet settled."""
+
+    __slots__ = (
+        "call",
+        "cancels",
+        "check_at",
+        "delivery",
+        "ending",
+        "job",
+        "lease",
+        "leased_until",
+        "patience",
+        "rules",
+        "running",
+        "started_at",
+        "tag",
+        "task",
+    )
+
+    def __init__(
+        self, lease: Lease, rules: Rules, tag: str, started_at: float, leased_until: float
+    ) -> None:
+        self.lease = lease
+        self.rules = rules
+        self.tag = tag
+        self.started_at = started_at
+        self.leased_until = leased_until
+        """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
+        self.job: Any = None
+        self.call: Call | None = None
+        self.delivery: Delivery[Any] | None = None
+        self.task: asyncio.Task[Outcome] | None = None
+        self.running = False
+        """Whether the handler still runs and still counts."""
+        self.ending: Ending | None = None
+        """Why it was told to stop."""
+        self.cancels = 0
+        self.patience = 0.0
+        """How long to wait after each time it was told."""
+        self.check_at = float("inf")
+        """When the worker must next look after it."""
+
+    async def run(
+        self,
+        threads: Threads,
+        processes: CapacityLimiter,
+        abandoned: Callable[[Attempt, asyncio.Future[object]], None],
+    ) -> Outcome:
+        """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
+        call = self.call
+        assert call is not None
+        try:
+            if call.kind == "async":
+                result = await call.function(*self._arguments(call))
+            elif call.kind == "thread":
+                result = await self._in_thread(call, threads, abandoned)
+            else:
+                result = await run_in_process(processes, call.function, self.job)
+        except BaseException as error:
+            return outcome_of_error(error)
+        return outcome_of_result(result)
+
+    def _arguments(self, call: Call) -> tuple[Any, ...]:
+        return (self.job, self.delivery) if call.takes_delivery else (self.job,)
+
+    async def _in_thread(
+        self,
+        call: Call,
+        threads: Threads,
+        abandoned: Callable[[Attempt, asyncio.Future[object]], None],
+    ) -> object:
+        context = contextvars.copy_context()
+        work = threads.submit(partial(context.run, call.function, *self._arguments(call)))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not work.done():
+                abandoned(self, work)
+            raise
+        except Raised as raised:
+            raise raised.error from None
+
+
+def outcome_of_result(result: object) -> Outcome:
+    """What it means that a handler returned this."""
+    if result is None:
+        return Succeeded()
+    if isinstance(result, Delete | Archive | Reschedule):
+        return Ruled(result)
+    if isinstance(result, Retry | Snooze):
+        return outcome_of_error(result)
+    return Succeeded(result)
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """What it means that a handler raised this."""
+    match error:
+        case Snooze(delay=delay):
+            return Ruled(Reschedule(delay))
+        case Retry(after=after):
+            return Failed(error, after=after)
+        case BrokenWorkerProcess():
+            return Stalled("the process that ran the handler died")
+        case PermanentError():
+            return Failed(error, permanent=True)
+        case _:
+            return Failed(error, permanent=getattr(error, "permanent", False) is True)
+
+
+def note_of(outcome: Outcome) -> Note:
+    """What is kept with the message about how its lease ended."""
+    match outcome:
+        case Succeeded():
+            return Note("succeeded")
+        case Failed(error=error):
+            return Note("failed", describe(error))
+        case TimedOut(after=after):
+            return Note("timed_out", f"stopped after {after:g} s")
+        case Stalled(detail=detail):
+            return Note("stalled", detail or "its lease ran out")
+        case Interrupted():
+            return Note("interrupted", "its worker was shut down")
+        case Malformed(problem=problem) | Unknown(problem=problem):
+            reason: Reason = "malformed" if isinstance(outcome, Malformed) else "unknown"
+            return Note(reason, printable(problem))
+        case Ruled(disposition=disposition):
+            return Note("ruled", repr(disposition))
+
+
+def describe(error: BaseException) -> str:
+    """The error as text of bounded size, whatever its own methods do."""
+    try:
+        lines = traceback.format_exception(error, limit=-20)
+        text = "".join(lines)
+    except BaseException as worse:  # its __str__ raised, or worse
+        text = f"{type(error).__name__} (and its text cannot be had: {type(worse).__name__})"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Text that every store can hold: bounded (its end matters most), no NUL, no surrogates."""
+    if len(text) > DETAIL:
+        text = "..." + text[-DETAIL:]
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

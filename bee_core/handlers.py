@@ -1,0 +1,147 @@
+"""Which function handles which job, and what reports a job that has failed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from bee_core.delivery import Call
+from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
+from bee_core.job import members, tag_of
+from bee_core.message import Counters, Draft, Lease, Note
+from bee_core.queue import Queue
+from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
+
+J = TypeVar("J")
+
+KIND_HEADER = "bee-kind"
+FAILURE = "failure"
+FAILURE_RULES: Rules = resolve(
+    Policy(
+        on_error=Repeat(100),
+        on_timeout=Repeat(100),
+        on_stall=Repeat(100),
+        backoff=Backoff(min=10.0, max=900.0),
+    )
+)
+"""Failure jobs have a policy of their own, and their own failure is archived, never reported."""
+
+
+class Failure(msgspec.Struct, Generic[J], frozen=True, kw_only=True):
+    """What a failure handler gets: a job that has failed for good, and why."""
+
+    id: str
+    job: J | None
+    """The job, or None if its bytes could not be decoded."""
+    body: bytes
+    headers: Mapping[str, str]
+    counters: Counters
+    note: Note
+    """`note.reason` says how it failed, `note.detail` holds the error with its traceback."""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """A failure as it travels."""
+
+    id: str
+    body: bytes
+    headers: dict[str, str]
+    counters: Counters
+    note: Note
+
+
+class Handlers(Generic[J]):
+    """The functions that handle the jobs of one queue."""
+
+    def __init__(self, queue: Queue[J]) -> None:
+        self._queue = queue
+        self._whole: Call | None = None
+        self._by_class: dict[type, Call] = {}
+        self._failure: Call | None = None
+
+    def handle_all(self, function: Callable[..., Any], *, process: bool = False) -> None:
+        """One function for every job of the queue."""
+        if self._whole is not None or self._by_class:
+            raise InvalidOption(f"queue {self._queue.name!r} has its handler already")
+        self._whole = Call(function, process=process)
+
+    def handle(self, kind: type, function: Callable[..., Any], *, process: bool = False) -> None:
+        """A function for one job class."""
+        kinds = members(self._queue.form)
+        if kind not in kinds:
+            known = ", ".join(k.__name__ for k in kinds)
+            raise InvalidOption(
+                f"{kind.__name__} is not a job of queue {self._queue.name!r}, which takes {known}"
+            )
+        if self._whole is not None or kind in self._by_class:
+            raise InvalidOption(f"{kind.__name__} has its handler already")
+        self._by_class[kind] = Call(function, process=process)
+
+    def handle_failures(self, function: Callable[..., Any]) -> None:
+        """A function for jobs that have failed for good."""
+        if self._failure is not None:
+            raise InvalidOption(f"queue {self._queue.name!r} has its failure handler already")
+        self._failure = Call(function)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is handled at all."""
+        return self._whole is not None or bool(self._by_class)
+
+    def check(self) -> None:
+        """Raise NoHandler unless every job class of the queue is handled."""
+        if self._whole is not None:
+            return
+        missing = [k.__name__ for k in members(self._queue.form) if k not in self._by_class]
+        if missing:
+            raise NoHandler(
+                f"queue {self._queue.name!r}: nobody handles {', '.join(missing)}. "
+                "Use @queue.handler for all, or @queue.on(JobClass) for each."
+            )
+
+    def open(self, lease: Lease) -> tuple[Any, str, Rules, Call]:
+        """The job in a lease, its tag, its rules and who handles it; or DecodeError."""
+        id = lease.receipt.id
+        kind_header = lease.headers.get(KIND_HEADER) if lease.headers else None
+        if kind_header is not None:
+            return self._open_failure(lease, kind_header)
+        job = self._queue.decode(id, lease.body)
+        kind = type(job)
+        try:
+            rules = self._queue.rules(kind, lease.headers)
+        except DecodeError as error:
+            raise error.at(self._queue.name, id) from error
+        call = self._whole or self._by_class[kind]
+        return job, tag_of(kind), rules, call
+
+    def report(self, lease: Lease, counters: Counters, note: Note) -> tuple[Draft, ...]:
+        """The failure job to send as this one ends, if anybody wants to hear of it."""
+        if self._failure is None or KIND_HEADER in lease.headers:
+            return ()
+        report = _Report(lease.receipt.id, lease.body, dict(lease.headers), counters, note)
+        id = f"failure-{lease.receipt.token}"  # tokens are never reused, so this id is its own
+        return (Draft(id, msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
+
+    def _open_failure(self, lease: Lease, kind: str) -> tuple[Any, str, Rules, Call]:
+        id, name = lease.receipt.id, self._queue.name
+        if kind != FAILURE or self._failure is None:
+            raise UnknownJob(f"no handler here for bee-kind {kind!r}", queue=name, id=id)
+        try:
+            report = msgspec.json.decode(lease.body, type=_Report)
+        except Exception as error:
+            raise DecodeError(f"not a failure report: {error}", queue=name, id=id) from error
+        try:
+            job: J | None = self._queue.decode(report.id, report.body)
+        except DecodeError:
+            job = None
+        failure: Failure[J] = Failure(
+            id=report.id,
+            job=job,
+            body=report.body,
+            headers=report.headers,
+            counters=report.counters,
+            note=report.note,
+        )
+        return failure, "failure", FAILURE_RULES, self._failure

@@ -1,0 +1,280 @@
+"""A hive: the queues of a program, their handlers, and the broker they share.
+
+A hive is declared at import time and opens nothing then. `async with hive:` is the time in
+which it has connections; `run` and `working` are the times in which it works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from typing_extensions import TypeForm
+
+from bee_core.broker import Store
+from bee_core.clock import SYSTEM_CLOCK, Clock
+from bee_core.codec import Codec
+from bee_core.config import broker_url
+from bee_core.delivery import Delivery
+from bee_core.duration import Duration
+from bee_core.errors import InvalidOption, NoHandler
+from bee_core.events import Observer, log_events
+from bee_core.handlers import Failure, Handlers
+from bee_core.queue import MAX_BYTES, Queue
+from bee_core.registry import connect
+from bee_core.strategy import Policy
+from bee_core.url import redact
+from bee_core.worker import Worker
+
+J = TypeVar("J")
+K = TypeVar("K")
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class HiveQueue(Queue[J]):
+    """A queue of a hive: send to it, and say who handles its jobs."""
+
+    def __init__(
+        self,
+        hive: Hive,
+        name: str,
+        form: TypeForm[J],
+        *,
+        policy: Policy,
+        codec: Codec[J] | None,
+        max_bytes: int,
+        concurrency: int,
+    ) -> None:
+        super().__init__(
+            lambda: hive.broker, name, form, policy=policy, codec=codec, max_bytes=max_bytes
+        )
+        self.concurrency = concurrency
+        self.handlers: Handlers[J] = Handlers(self)
+
+    @overload
+    def handler(
+        self, function: Callable[[J, Delivery[J]], object], /
+    ) -> Callable[[J, Delivery[J]], object]: ...
+    @overload
+    def handler(self, function: Callable[[J], object], /) -> Callable[[J], object]: ...
+    def handler(self, function: Callable[..., object], /) -> Callable[..., object]:
+        """Decorate the function that handles every job of this queue.
+
+        `async def` runs in the event loop, a plain function in a thread. It takes the job, or
+        the job and its delivery.
+        """
+        self.handlers.handle_all(function)
+        return function
+
+    def on(
+        self, kind: type[K], *, process: bool = False
+    ) -> Callable[
+        [Callable[[K, Delivery[J]], object] | Callable[[K], object]],
+        Callable[[K, Delivery[J]], object] | Callable[[K], object],
+    ]:
+        """Decorate the function that handles jobs of one class.
+
+        `process=True` runs a plain function that takes the job alone in a process of its own,
+        which is killed at the timeout.
+        """
+
+        def register(
+            function: Callable[[K, Delivery[J]], object] | Callable[[K], object],
+        ) -> Callable[[K, Delivery[J]], object] | Callable[[K], object]:
+            self.handlers.handle(kind, function, process=process)
+            return function
+
+        return register
+
+    def on_failure(
+        self, function: Callable[[Failure[J], Delivery[J]], object], /
+    ) -> Callable[[Failure[J], Delivery[J]], object]:
+        """Decorate the function that hears of every job that has failed for good.
+
+        The report is a job of its own, sent in the same step that ends the failed one.
+        """
+        self.handlers.handle_failures(function)
+        return function
+
+
+class Hive:
+    """The queues of a program on one broker.
+
+    url         where; by default BEE_URL, or `url` in bee.toml, or memory://
+    broker      a broker object instead of a url
+    policy      for every queue that does not say otherwise
+    The rest are the options of `Worker`, for every worker of this hive.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        broker: Store | None = None,
+        policy: Policy = Policy(),
+        concurrency: int = 10,
+        lease: Duration = 30.0,
+        poll: Duration = 1.0,
+        grace: Duration = 25.0,
+        cancel_grace: Duration = 5.0,
+        observers: Sequence[Observer] = (log_events,),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if url is not None and broker is not None:
+            raise InvalidOption("give a url or a broker, not both")
+        self._url = url
+        self._origin = broker
+        self._broker: Store | None = None
+        self._policy = policy
+        self._concurrency = concurrency
+        self._options: dict[str, Any] = {
+            "lease": lease,
+            "poll": poll,
+            "grace": grace,
+            "cancel_grace": cancel_grace,
+            "observers": tuple(observers),
+            "clock": clock,
+        }
+        self._workers: list[Worker[Any]] = []
+        self.queues: dict[str, HiveQueue[Any]] = {}
+
+    def queue(
+        self,
+        name: str,
+        form: TypeForm[J],
+        *,
+        policy: Policy | None = None,
+        codec: Codec[J] | None = None,
+        max_bytes: int = MAX_BYTES,
+        concurrency: int | None = None,
+    ) -> HiveQueue[J]:
+        """Declare a queue that carries jobs of that type: a class, or a union of job classes."""
+        if name in self.queues:
+            raise InvalidOption(f"this hive has a queue {name!r} already")
+        queue = HiveQueue(
+            self,
+            name,
+            form,
+            policy=self._policy if policy is None else policy,
+            codec=codec,
+            max_bytes=max_bytes,
+            concurrency=self._concurrency if concurrency is None else concurrency,
+        )
+        self.queues[name] = queue
+        return queue
+
+    @property
+    def broker(self) -> Store:
+        """The broker, made when it is first asked for; it connects when it is first used."""
+        if self._broker is None:
+            if self._origin is None:
+                self._origin = connect(broker_url(self._url))
+            self._broker = self._origin.clone()
+        return self._broker
+
+    async def aclose(self) -> None:
+        """Close the connections. The hive may be used again afterwards, also in another loop."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def run(self, *, until_empty: bool = False) -> None:
+        """Work on every queue that has a handler, until stopped or until all are empty.
+
+        Empty means empty: jobs that are delayed or to be repeated are waited for. Touches no
+        signals; cancel the task that runs it, or call `stop`.
+        """
+        workers = self._make_workers()
+        try:
+            if until_empty:
+                await self._run_until_empty(workers)
+            else:
+                await _together(worker.run() for worker in workers)
+        finally:
+            self._workers = [worker for worker in self._workers if worker not in workers]
+
+    def stop(self, *, grace: Duration | None = None) -> None:
+        """Stop what `run` or `working` is doing: see `Worker.stop`."""
+        for worker in self._workers:
+            worker.stop(grace=grace)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Self]:
+        """Work in the background while the program does something else.
+
+        Leaving it stops gracefully. If a worker fails, leaving it raises the reason.
+        """
+        task = asyncio.ensure_future(self.run())
+        try:
+            yield self
+        finally:
+            self.stop()
+            await task
+
+    def _make_workers(self) -> list[Worker[Any]]:
+        workers = [
+            Worker(
+                self.broker,
+                queue.name,
+                queue.form,
+                handlers=queue.handlers,
+                policy=queue.policy,
+                codec=queue.codec,
+                concurrency=queue.concurrency,
+                **self._options,
+            )
+            for queue in self.queues.values()
+            if queue.handlers.any
+        ]
+        if not workers:
+            raise NoHandler("this hive has no queue with a handler: decorate a function first")
+        self._workers += workers
+        return workers
+
+    async def _run_until_empty(self, workers: list[Worker[Any]]) -> None:
+        """Each queue until it is empty; again, if a handler has filled another one meanwhile."""
+        while True:
+            await _together(worker.run(until_empty=True) for worker in workers)
+            names = [worker.queue.name for worker in workers]
+            stats = [await self.broker.stats(name) for name in names]
+            stopped = any(worker.stopping for worker in workers)
+            if stopped or not any(s.live for s in stats):
+                return
+            self._workers = [worker for worker in self._workers if worker not in workers]
+            workers[:] = self._make_workers()
+
+    def __repr__(self) -> str:
+        where = repr(self._origin) if self._origin is not None else redact(broker_url(self._url))
+        return f"<Hive of {', '.join(self.queues) or 'no queues'} on {where}>"
+
+
+async def _together(runs: Any) -> None:
+    """All of them; if one fails the others are stopped by cancelling, and its error is raised."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        failed = [task for task in done if task.exception() is not None]
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    if failed:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        failed[0].result()

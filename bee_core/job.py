@@ -1,0 +1,89 @@
+"""`Job`, the base class of the user's own job classes, and what a type says about its jobs.
+
+A job class is a frozen msgspec struct with a tag. The tag is its name on the wire: a class
+may be renamed or moved freely as long as its tag stays.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from typing import Any, TypeVar, dataclass_transform
+
+import msgspec
+import typing_extensions
+
+from bee_core.errors import InvalidOption
+from bee_core.strategy import Policy
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def snake_case(name: str) -> str:
+    """`SendEmail` → `send_email`."""
+    return _HUMP.sub("_", name).lower()
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class JobMeta(msgspec.StructMeta):
+    """Makes every subclass of Job frozen and tagged, and takes its policy."""
+
+    __policy__: Policy
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        tag: str | None = None,
+        policy: Policy | None = None,
+        **config: Any,
+    ) -> Any:
+        if config.get("frozen") is False:
+            raise InvalidOption(f"{name}: jobs are frozen; a queue would not see a later change")
+        config |= {"frozen": True, "tag_field": "type", "tag": tag or snake_case(name)}
+        cls = super().__new__(mcls, name, bases, namespace, **config)
+        if policy is not None:
+            cls.__policy__ = policy
+        return cls
+
+
+class Job(msgspec.Struct, metaclass=JobMeta):
+    """Derive from it and add fields: `class SendEmail(bee.Job): to: str; subject: str`.
+
+    `tag=` is the name on the wire (default: the class name in snake_case), `policy=` what
+    this class asks for where `send` says nothing. Other keywords are msgspec's own
+    (`kw_only=True`, `rename=...`, `forbid_unknown_fields=True`).
+    """
+
+
+def policy_of(kind: type) -> Policy | None:
+    """The policy that a job class asks for."""
+    policy = getattr(kind, "__policy__", None)
+    return policy if isinstance(policy, Policy) else None
+
+
+def tag_of(kind: type) -> str:
+    """The name of a job class on the wire, or the class name if it has no tag."""
+    config = getattr(kind, "__struct_config__", None)
+    tag = None if config is None else config.tag
+    return kind.__name__ if tag is None else str(tag)
+
+
+def members(form: object) -> tuple[type, ...]:
+    """The classes that a job type stands for: itself, or the members of the union."""
+    if isinstance(form, typing_extensions.TypeAliasType):
+        return members(form.__value__)
+    alias = getattr(typing, "TypeAliasType", None)
+    if alias is not None and isinstance(form, alias):
+        return members(form.__value__)
+    origin = typing.get_origin(form)
+    if origin is typing.Annotated:
+        return members(typing.get_args(form)[0])
+    if origin in (typing.Union, types.UnionType):
+        return tuple(kind for member in typing.get_args(form) for kind in members(member))
+    if isinstance(form, TypeVar) or not isinstance(origin or form, type):
+        raise InvalidOption(f"{form!r} is not a job type: give a class or a union of classes")
+    return (typing.cast("type", origin or form),)

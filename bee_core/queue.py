@@ -1,0 +1,234 @@
+"""A typed view of one queue: jobs in, messages out.
+
+Everything a send needs is checked and encoded here, before any I/O. No worker lives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import msgspec
+from typing_extensions import TypeForm
+
+from bee_core.broker import Broker
+from bee_core.codec import Codec, JsonCodec
+from bee_core.disposition import Archive, Terminal
+from bee_core.duration import Duration, seconds
+from bee_core.errors import (
+    DecodeError,
+    InvalidOption,
+    InvalidPayload,
+    OutcomeUnknown,
+    PayloadTooLarge,
+)
+from bee_core.job import policy_of
+from bee_core.message import (
+    KEEP,
+    NO_HEADERS,
+    Draft,
+    IfTaken,
+    Sent,
+    check_draft,
+    check_queue,
+    new_id,
+)
+from bee_core.strategy import Policy, Rules, resolve
+
+J = TypeVar("J")
+
+POLICY_HEADER = "bee-policy"
+MAX_BYTES = 256 * 1024
+_BATCH = 500
+_BATCH_BYTES = 1024 * 1024
+_HEADER_BYTES = 8 * 1024
+_TRIES = 3
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """What became of a send: the id, and whether it was created, kept, updated or blocked."""
+
+    id: str
+    sent: Sent
+
+
+class Queue(Generic[J]):
+    """A queue of jobs of type J: a codec, a policy and a broker."""
+
+    def __init__(
+        self,
+        broker: Broker | Callable[[], Broker],
+        name: str,
+        form: TypeForm[J],
+        *,
+        policy: Policy = Policy(),
+        codec: Codec[J] | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._broker = broker
+        self.name = check_queue(name)
+        self.form = form
+        self.policy = policy
+        self.codec: Codec[J] = JsonCodec(form) if codec is None else codec
+        self.max_bytes = max_bytes
+
+    @property
+    def broker(self) -> Broker:
+        """Where the messages are."""
+        return self._broker() if callable(self._broker) else self._broker
+
+    async def send(
+        self,
+        job: J,
+        *,
+        id: str | None = None,
+        delay: Duration = 0.0,
+        at: datetime | None = None,
+        priority: int = 0,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        if_taken: IfTaken = KEEP,
+    ) -> Ticket:
+        """Send a job. When this returns, the broker has it.
+
+        id        name it yourself to send it once only, however often you try
+        delay     seconds (or timedelta) until it may run; or `at`, an aware datetime
+        priority  -9 to 9, higher first
+        policy    what to do with this one job; what is not set comes from class and queue
+        if_taken  what if the id is live: Keep(), Reject() (raises IdTaken) or Update(...)
+        """
+        draft = self.draft(
+            job,
+            id=id,
+            delay=delay,
+            at=at,
+            priority=priority,
+            policy=policy,
+            headers=headers,
+            if_taken=if_taken,
+        )
+        return (await self._send([draft]))[0]
+
+    async def send_many(self, jobs: Iterable[J | Draft]) -> Sequence[Ticket]:
+        """Send jobs, or drafts made with `draft`, in as few round trips as possible.
+
+        Each batch of up to 500 jobs or 1 MiB is stored whole or not at all.
+        """
+        tickets: list[Ticket] = []
+        batch: dict[str, Draft] = {}
+        size = 0
+        for job in jobs:
+            draft = job if isinstance(job, Draft) else self.draft(job)
+            full = len(batch) == _BATCH or size + len(draft.body) > _BATCH_BYTES
+            if batch and (full or draft.id in batch):
+                tickets += await self._send(list(batch.values()))
+                batch, size = {}, 0
+            batch[draft.id] = draft
+            size += len(draft.body)
+        if batch:
+            tickets += await self._send(list(batch.values()))
+        return tickets
+
+    def draft(
+        self,
+        job: J,
+        *,
+        id: str | None = None,
+        delay: Duration = 0.0,
+        at: datetime | None = None,
+        priority: int = 0,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        if_taken: IfTaken = KEEP,
+    ) -> Draft:
+        """The message that `send` would send. Takes the same options; does no I/O."""
+        body = self.codec.encode(job)
+        if len(body) > self.max_bytes:
+            raise PayloadTooLarge(
+                f"a {type(job).__name__} of {len(body)} bytes; queue {self.name!r} takes at most "
+                f"{self.max_bytes} (max_bytes=...). Send a reference to the data instead."
+            )
+        if at is not None:
+            delay = _until(at, delay)
+        if policy is not None or headers:
+            headers = _headers(headers, policy)
+        wait = seconds(delay, "delay")
+        return check_draft(Draft(id or new_id(), body, wait, priority, headers, if_taken))
+
+    async def cancel(
+        self, *ids: str, to: Terminal = Archive(), running: bool = True
+    ) -> AbstractSet[str]:
+        """Cancel jobs. Return the ids for which there was nothing to cancel.
+
+        A running job is stopped when its worker next renews the lease, unless `running=False`.
+        """
+        return await self.broker.cancel(self.name, ids, to=to, running=running)
+
+    def decode(self, id: str, body: bytes) -> J:
+        """The job in a message; the only exception is DecodeError, naming the message."""
+        try:
+            return self.codec.decode(body)
+        except DecodeError as error:
+            raise error.at(self.name, id) from error
+        except Exception as error:  # a codec of the user's own that is not total
+            raise DecodeError(f"codec failed: {error!r}", queue=self.name, id=id) from error
+
+    def rules(self, kind: type, headers: Mapping[str, str]) -> Rules:
+        """What to do with a job of that class that was sent with those headers.
+
+        Raises DecodeError for a policy this program cannot read.
+        """
+        return _rules(self.policy, kind, headers.get(POLICY_HEADER))
+
+    async def _send(self, drafts: list[Draft]) -> list[Ticket]:
+        broker = self.broker
+        for last in (False,) * (_TRIES - 1) + (True,):
+            try:
+                sent = await broker.send(self.name, drafts)
+                break
+            except OutcomeUnknown:  # the ids are fixed, so sending again cannot do harm
+                if last:
+                    raise
+        return [Ticket(draft.id, what) for draft, what in zip(drafts, sent, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _rules(policy: Policy, kind: type, text: str | None) -> Rules:
+    levels = [policy]
+    own = policy_of(kind)
+    if own is not None:
+        levels.insert(0, own)
+    if text is not None:
+        try:
+            levels.insert(0, msgspec.json.decode(text, type=Policy))
+        except Exception as error:
+            raise DecodeError(f"cannot read the policy it was sent with: {error}") from error
+    return resolve(*levels)
+
+
+def _headers(headers: Mapping[str, str], policy: Policy | None) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidPayload(f"header {name!r}: names and values must be strings")
+        if name.startswith("bee-"):
+            raise InvalidPayload(f"header {name!r}: names beginning with bee- are bee's own")
+    if policy is not None:
+        headers = {**headers, POLICY_HEADER: msgspec.json.encode(policy).decode()}
+    try:
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
+    except UnicodeEncodeError as error:
+        raise InvalidPayload(f"headers must be text that UTF-8 can hold: {error}") from error
+    if size > _HEADER_BYTES:
+        raise InvalidPayload(f"headers of {size} bytes; at most {_HEADER_BYTES}")
+    return headers
+
+
+def _until(at: datetime, delay: Duration) -> float:
+    if delay:
+        raise InvalidOption("give either delay or at, not both")
+    if at.tzinfo is None:
+        raise InvalidOption("at must be an aware datetime: say which time zone is meant")
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,126 @@
+"""Telling the broker how attempts ended, in batches that form by themselves.
+
+One `settle` is under way at a time; what ends meanwhile goes out together in the next. So a
+busy worker sends few, large batches and an idle one does not wait. Trouble is retried with the
+same receipts until it passes: the token makes that safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from bee_core.attempt import Attempt
+from bee_core.broker import Broker
+from bee_core.disposition import Reschedule
+from bee_core.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
+from bee_core.message import Counters, Receipt, Settlement
+from bee_core.outcome import Outcome
+from bee_core.trouble import Trouble
+
+_BATCH = 100
+_PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError)
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """An attempt, how it ended, and what the broker is to be told."""
+
+    attempt: Attempt
+    outcome: Outcome
+    settlement: Settlement
+
+
+class Settler:
+    """Settles the attempts of one worker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: str,
+        trouble: Trouble,
+        *,
+        on_settled: Callable[[Ended], None],
+        on_lost: Callable[[Ended, bool], None],
+        on_refused: Callable[[Ended, Exception], None],
+    ) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._trouble = trouble
+        self._on_settled = on_settled
+        self._on_lost = on_lost
+        self._on_refused = on_refused
+        self._waiting: deque[Ended] = deque()
+        self._under_way: Sequence[Ended] = ()
+        self._more = asyncio.Event()
+        self._done = asyncio.Event()
+        self._done.set()
+
+    def put(self, ended: Ended) -> None:
+        """Settle this with the next batch."""
+        self._waiting.append(ended)
+        self._more.set()
+        self._done.clear()
+
+    @property
+    def pending(self) -> int:
+        """How many are not settled yet."""
+        return len(self._waiting) + len(self._under_way)
+
+    async def run(self) -> None:
+        """Settle what is put, for ever."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+                self._under_way = batch
+                await self._settle(batch)
+                self._under_way = ()
+            self._done.set()
+
+    async def flush(self) -> None:
+        """Return when everything put so far is settled."""
+        await self._done.wait()
+
+    async def _settle(self, batch: Sequence[Ended]) -> None:
+        """Until the broker has answered for every one of them."""
+        certain = True
+        while True:
+            try:
+                lost = await self._send(batch)
+            except _PASSING as error:
+                certain = certain and not isinstance(error, OutcomeUnknown)
+                await self._trouble.back_off("settle", error)
+                continue
+            except Exception as error:
+                if len(batch) == 1:
+                    await self._give_back(batch[0], error)
+                else:  # one of them is the culprit: the others must not suffer for it
+                    for ended in batch:
+                        await self._settle([ended])
+                return
+            self._trouble.over("settle")
+            for ended in batch:
+                if ended.settlement.receipt in lost:
+                    self._on_lost(ended, certain)
+                else:
+                    self._on_settled(ended)
+            return
+
+    async def _give_back(self, ended: Ended, error: Exception) -> None:
+        """The broker refuses this settlement: return the message plainly, or let its lease end."""
+        plain = Settlement(
+            ended.settlement.receipt, Reschedule(60.0), counters=Counters(releases=1)
+        )
+        try:
+            await self._broker.settle(self._queue, [plain])
+        except Exception as worse:
+            error.add_note(f"giving the message back failed too: {worse!r}")
+        self._on_refused(ended, error)
+
+    async def _send(self, batch: Sequence[Ended]) -> AbstractSet[Receipt]:
+        return await self._broker.settle(self._queue, [ended.settlement for ended in batch])

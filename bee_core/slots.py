@@ -1,0 +1,133 @@
+"""The attempts that run right now, and the one timer that watches over all of them.
+
+A job costs one task. Its deadline is an entry in a table that a single task looks through
+when the earliest one has come, so a job that ends in time never had a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+
+from anyio import CapacityLimiter
+
+from bee_core.attempt import Attempt, Ending
+from bee_core.clock import Clock
+from bee_core.outcome import Failed, Outcome, TimedOut
+from bee_core.threads import Threads
+
+
+class Slots:
+    """Runs up to `size` attempts at once and stops those that must stop."""
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        clock: Clock,
+        *,
+        cancel_grace: float,
+        on_ended: Callable[[Attempt, Outcome], None],
+        on_stuck: Callable[[Attempt], None],
+    ) -> None:
+        self._name = name
+        self._size = size
+        self._clock = clock
+        self._cancel_grace = cancel_grace
+        self._on_ended = on_ended
+        self._on_stuck = on_stuck
+        self._threads = Threads(name)
+        self._alarm = clock.alarm()
+        self._next_check = math.inf
+        self.processes = CapacityLimiter(size)
+        self.running: dict[int, Attempt] = {}
+        """By token."""
+        self.stuck = 0
+        """Handlers that were told to stop, did not, and run on without a slot."""
+
+    @property
+    def free(self) -> int:
+        """How many more may be started."""
+        return self._size - len(self.running)
+
+    def start(self, attempt: Attempt, deadline: float) -> None:
+        """Call its handler in a task of its own."""
+        receipt = attempt.lease.receipt
+        attempt.running = True
+        self.running[receipt.token] = attempt
+        attempt.task = asyncio.create_task(
+            attempt.run(self._threads, self.processes, self._abandoned),
+            name=f"bee:{self._name}:{receipt.id}",
+        )
+        attempt.task.add_done_callback(partial(self._done, attempt))
+        self._check_at(attempt, deadline)
+
+    def end(self, attempt: Attempt, ending: Ending, patience: float | None = None) -> None:
+        """Tell a handler to stop, and why; after `patience` once more; after that, give it up."""
+        if attempt.ending is None and attempt.running:
+            attempt.ending = ending
+            attempt.patience = self._cancel_grace if patience is None else patience
+            self._cancel(attempt)
+
+    async def watch(self) -> None:
+        """Look after every attempt whose time has come, then sleep until the next one."""
+        while True:
+            now = self._clock.now()
+            for attempt in [a for a in self.running.values() if a.check_at <= now]:
+                if attempt.ending is None:
+                    self.end(attempt, TimedOut(now - attempt.started_at))
+                elif attempt.cancels < 2:
+                    self._cancel(attempt)
+                else:
+                    self._give_up(attempt)
+            checks = (attempt.check_at for attempt in self.running.values())
+            self._next_check = min(checks, default=math.inf)
+            await self._alarm.wait(self._next_check - now)
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        self._threads.close()
+
+    def _cancel(self, attempt: Attempt) -> None:
+        assert attempt.task is not None
+        attempt.cancels += 1
+        attempt.task.cancel()
+        self._check_at(attempt, self._clock.now() + attempt.patience)
+
+    def _check_at(self, attempt: Attempt, when: float) -> None:
+        attempt.check_at = when
+        if when < self._next_check:
+            self._next_check = when
+            self._alarm.ring()
+
+    def _done(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
+        if not attempt.running:  # it was given up before
+            self.stuck -= 1
+        elif task.cancelled():  # before it had begun
+            self._leave(attempt, Failed(asyncio.CancelledError()))
+        else:
+            self._leave(attempt, task.result())
+
+    def _leave(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.running = False
+        del self.running[attempt.lease.receipt.token]
+        self._on_ended(attempt, outcome)
+
+    def _give_up(self, attempt: Attempt) -> None:
+        """It ignores its cancellation and runs on; its slot and its message do not wait."""
+        self.stuck += 1
+        self._on_stuck(attempt)
+        self._leave(attempt, Failed(asyncio.CancelledError()))
+
+    def _abandoned(self, attempt: Attempt, work: asyncio.Future[object]) -> None:
+        """Its task was stopped, but no thread can be: the handler runs on."""
+        self.stuck += 1
+        work.add_done_callback(self._abandoned_ended)
+        self._on_stuck(attempt)
+
+    def _abandoned_ended(self, work: asyncio.Future[object]) -> None:
+        self.stuck -= 1
+        if not work.cancelled():
+            work.exception()  # looked at, so that asyncio does not complain: nobody wants it

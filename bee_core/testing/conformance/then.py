@@ -1,0 +1,151 @@
+"""`Settlement.then`: what is sent in the same step as the lease ends, or not at all."""
+
+from __future__ import annotations
+
+from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.message import Reject, Settlement, Update
+from bee_core.testing.conformance.harness import Conformance
+from bee_core.testing.conformance.steps import (
+    LONG,
+    Counts,
+    counts,
+    draft,
+    end,
+    ids,
+    lapse_one,
+    lease,
+    lease_one,
+    look,
+    send,
+    update,
+)
+
+
+class Following(Conformance):
+    """One job leads to the next."""
+
+    async def test_what_follows_is_sent_when_the_lease_ends(self) -> None:
+        for way in (Delete(), Archive(), Reschedule(delay=60)):
+            async with self.harness() as h:
+                await send(h, "a")
+
+                then = [draft(h, "c", b"third", headers={"k": "v"}), draft(h, "b", b"second")]
+                assert await end(h, await lease_one(h), way, then=then)
+                c, b = await lease(h)
+
+                assert (c.receipt.id, c.body, dict(c.headers)) == ("c", b"third", {"k": "v"})
+                assert (b.receipt.id, b.body) == ("b", b"second")
+
+    async def test_what_follows_may_be_delayed(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+
+            await end(h, await lease_one(h), then=[draft(h, "b", after=LONG)])
+
+            assert Counts(delayed=1) == await counts(h)
+
+    async def test_what_follows_has_its_own_priority(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b")
+
+            await end(h, await lease_one(h), then=[draft(h, "c", priority=1)])
+
+            assert ids(await lease(h)) == ["c", "b"]
+
+    async def test_nothing_follows_a_lease_that_was_lost(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            stale = await lapse_one(h)
+            await lease_one(h)
+
+            assert not await end(h, stale, then=[draft(h, "b")])
+
+            assert Counts(leased=1) == await counts(h)
+
+    async def test_nothing_follows_twice(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            held = await lease_one(h)
+            await end(h, held, then=[draft(h, "b")])
+            await end(h, await lease_one(h))
+
+            assert not await end(h, held, then=[draft(h, "b")])
+
+            assert Counts() == await counts(h)
+
+    async def test_in_a_batch_only_what_follows_the_applied_ones_is_sent(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b", "c")
+            a, b, c = await lease(h)
+            await end(h, b)
+
+            settlements = [
+                Settlement(one.receipt, Delete(), then=[draft(h, f"after {one.receipt.id}")])
+                for one in (a, b, c)
+            ]
+            lost = await h.broker.settle(h.queue, settlements)
+
+            assert {b.receipt} == lost
+            assert ids(await lease(h)) == ["after a", "after c"]
+
+    async def test_what_follows_leaves_a_live_message_as_it_is(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", draft(h, "b", b"first"))
+
+            assert await end(h, await lease_one(h), then=[draft(h, "b", b"second")])
+
+            assert [one.body for one in await lease(h)] == [b"first"]
+
+    async def test_what_follows_is_never_refused_for_a_taken_id(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", draft(h, "b", b"first"))
+
+            then = [draft(h, "b", b"second", if_taken=Reject()), draft(h, "c", if_taken=Reject())]
+            assert await end(h, await lease_one(h), then=then)
+
+            assert [one.body for one in await lease(h)] == [b"first", b"body"]
+
+    async def test_what_follows_may_change_a_message_that_waits(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", draft(h, "b", b"first"))
+
+            then = [draft(h, "b", b"second", if_taken=Update())]
+            assert await end(h, await lease_one(h), then=then)
+
+            assert [one.body for one in await lease(h)] == [b"second"]
+
+    async def test_what_follows_may_follow_a_message_that_is_held(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b")
+            a, b = await lease(h)
+
+            then = [draft(h, "b", b"second", if_taken=Update())]
+            assert await end(h, a, then=then)
+            meanwhile = await counts(h)
+            assert await end(h, b)
+
+            assert Counts(leased=1, blocked=1) == meanwhile
+            assert (await lease_one(h)).body == b"second"
+
+    async def test_a_message_may_be_followed_by_itself(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", b"first"))
+            before = await look(h, "a")
+
+            assert await end(h, await lease_one(h), then=[draft(h, "a", b"second")])
+            after = await look(h, "a")
+
+            assert (after.body, after.counters.deliveries) == (b"second", 0)
+            assert before.incarnation < after.incarnation
+
+    async def test_what_follows_comes_after_the_successor(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            held = await lease_one(h)
+            await update(h, "a", b"successor")
+
+            assert await end(h, held, then=[draft(h, "a", b"too late"), draft(h, "b")])
+            leases = await lease(h)
+
+            assert ids(leases) == ["a", "b"]
+            assert leases[0].body == b"successor"

@@ -1,0 +1,48 @@
+"""Patience with a broker in trouble: back off with jitter, say so once, say when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bee_core.clock import Alarm, Clock
+
+FIRST = 0.1
+LONGEST = 5.0
+
+
+class Trouble:
+    """The back-off of one worker's calls, verb by verb."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Callable[[], float],
+        *,
+        on_begin: Callable[[str, Exception], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._clock = clock
+        self._random = random
+        self._on_begin = on_begin
+        self._on_end = on_end
+        self._failures: dict[str, int] = {}
+        self._alarms: dict[str, Alarm] = {}
+
+    async def back_off(self, verb: str, error: Exception) -> None:
+        """The verb failed: wait before it is tried again (full jitter, up to 5 s)."""
+        failures = self._failures[verb] = self._failures.get(verb, 0) + 1
+        if failures == 1:
+            self._on_begin(verb, error)
+        longest = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 10))
+        alarm = self._alarms.setdefault(verb, self._clock.alarm())
+        await alarm.wait(max(0.01, longest * self._random()))
+
+    def over(self, verb: str) -> None:
+        """The verb worked."""
+        if self._failures.pop(verb, 0):
+            self._on_end(verb)
+
+    def hurry(self) -> None:
+        """Cut every back-off under way short."""
+        for alarm in self._alarms.values():
+            alarm.ring()

@@ -1,0 +1,461 @@
+"""A worker: one queue, many jobs at once, through nothing but the Broker protocol.
+
+Its parts, all in one event loop but for the heartbeat:
+
+    fetch      lease as many messages as there are free slots, start an attempt for each
+    slots      one task per job, one timer for all deadlines    (slots.py, attempt.py)
+    settler    one batch under way, the next one forming        (settler.py)
+    heartbeat  renews leases from a thread of its own           (heartbeat.py)
+
+What an attempt's outcome means is decided in `decide.py`. No exception of a handler, an
+observer or a broker ends a worker. It touches no signals and sets up no logging: that is for
+the program it lives in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+from typing_extensions import TypeForm
+
+from bee_core.attempt import LOST, Attempt, note_of
+from bee_core.broker import Broker, Inspector
+from bee_core.clock import SYSTEM_CLOCK, Clock
+from bee_core.codec import Codec
+from bee_core.decide import decide
+from bee_core.delivery import Delivery, Handler, attempt_number
+from bee_core.disposition import Delete, Reschedule
+from bee_core.duration import Duration, seconds
+from bee_core.errors import DecodeError, InvalidOption, UnknownJob, WorkerStuck
+from bee_core.events import (
+    AttemptLost,
+    AttemptSettled,
+    AttemptStarted,
+    BrokerRecovered,
+    BrokerTrouble,
+    Event,
+    HandlerStuck,
+    LoopBlocked,
+    Observer,
+    SettlementRefused,
+    WorkerStarted,
+    WorkerStopped,
+    announce,
+    log_events,
+)
+from bee_core.handlers import Handlers
+from bee_core.heartbeat import Heartbeat
+from bee_core.message import ZERO, Counters, Draft, Lease, Settlement, new_id
+from bee_core.outcome import (
+    Interrupted,
+    Malformed,
+    Outcome,
+    Ruled,
+    Stalled,
+    Succeeded,
+    Unknown,
+    tally,
+)
+from bee_core.queue import Queue
+from bee_core.settler import Ended, Settler
+from bee_core.slots import Slots
+from bee_core.strategy import Policy, Rules, resolve
+from bee_core.trouble import Trouble
+
+J = TypeVar("J")
+
+_LEASE_BATCH = 100
+_FLUSH = 5.0
+"""Seconds for the last settlements when everything else is over."""
+
+
+class Worker(Generic[J]):
+    """Runs the jobs of one queue.
+
+    concurrency   jobs at once
+    lease         seconds until a crash of this process is noticed by others; renewed while a
+                  job runs, so it has nothing to do with how long jobs take
+    poll          seconds after which an idle worker looks again, whatever wake-ups it missed
+    grace         seconds that running jobs get at shutdown before they are interrupted
+    cancel_grace  seconds between telling a handler to stop, telling it again, and giving it up
+    observers     who hears of events; by default the log
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: str,
+        form: TypeForm[J],
+        handler: Handler[J] | None = None,
+        *,
+        handlers: Handlers[J] | None = None,
+        policy: Policy = Policy(),
+        codec: Codec[J] | None = None,
+        concurrency: int = 10,
+        lease: Duration = 30.0,
+        poll: Duration = 1.0,
+        grace: Duration = 25.0,
+        cancel_grace: Duration = 5.0,
+        observers: Sequence[Observer] = (log_events,),
+        clock: Clock = SYSTEM_CLOCK,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if type(concurrency) is not int or concurrency < 1:
+            raise InvalidOption(f"concurrency must be a whole number from 1, not {concurrency!r}")
+        self.broker = broker
+        self.queue: Queue[J] = Queue(broker, queue, form, policy=policy, codec=codec)
+        self.concurrency = concurrency
+        self.holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
+        self._handlers = Handlers(self.queue) if handlers is None else handlers
+        if handler is not None:
+            self._handlers.handle_all(handler)
+        self._handlers.check()
+        self._lease = seconds(lease, "lease", least=0.05)
+        self._poll = seconds(poll, "poll", least=0.001)
+        self._grace = seconds(grace, "grace")
+        self._cancel_grace = seconds(cancel_grace, "cancel_grace")
+        self._observers = tuple(observers)
+        self._clock = clock
+        self._chance = chance
+
+        self._held: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
+        self._begun = False
+        self._started = self._settled = 0
+        self._stopping = self._until_empty = False
+        self._stop_at = math.inf
+        self._failure: WorkerStuck | None = None
+        self._free_slot = asyncio.Event()
+        self._bell = clock.alarm()
+        self._waiting: asyncio.Task[None] | None = None
+
+        name = self.queue.name
+        self._trouble = Trouble(
+            clock,
+            chance,
+            on_begin=lambda verb, error: self._emit(BrokerTrouble(name, verb, error)),
+            on_end=lambda verb: self._emit(BrokerRecovered(name, verb)),
+        )
+        self._slots = Slots(
+            name,
+            concurrency,
+            clock,
+            cancel_grace=self._cancel_grace,
+            on_ended=self._on_ended,
+            on_stuck=self._on_stuck,
+        )
+        self._settler = Settler(
+            broker,
+            name,
+            self._trouble,
+            on_settled=self._on_settled,
+            on_lost=self._on_settlement_lost,
+            on_refused=self._on_refused,
+        )
+        self._heartbeat = Heartbeat(
+            broker,
+            name,
+            lease=self._lease,
+            clock=clock,
+            held=lambda: list(self._held.copy().values()),
+            patience=2 * self._cancel_grace + self._lease / 3,
+            on_lost=self._on_lost,
+            on_trouble=self._on_heartbeat_trouble,
+            on_blocked=self._on_blocked,
+        )
+
+    async def run(self, *, until_empty: bool = False, max_jobs: int | None = None) -> None:
+        """Work until stopped; or until the queue is empty, delayed jobs included; or for a while.
+
+        Cancelling it interrupts the running jobs, gives them back, and is then honoured.
+        """
+        if self._begun:
+            raise InvalidOption("a worker runs once: make a new one")
+        if until_empty and not isinstance(self.broker, Inspector):
+            raise InvalidOption("until_empty needs a broker that is an Inspector too")
+        self._begun = True
+        self._until_empty = until_empty
+        main = asyncio.ensure_future(self._main(math.inf if max_jobs is None else max_jobs))
+        try:
+            await asyncio.shield(main)
+        except asyncio.CancelledError:
+            if not main.done():
+                self.stop(grace=0)
+                await asyncio.shield(main)
+            raise
+
+    def stop(self, *, grace: Duration | None = None) -> None:
+        """Take no more jobs; give the running ones `grace` to end, then interrupt them.
+
+        Returns at once; `run` returns when it is done. Calling it again can only hurry.
+        """
+        limit = self._grace if grace is None else seconds(grace, "grace")
+        self._stop_at = min(self._stop_at, self._clock.now() + limit)
+        self._stopping = True
+        self._free_slot.set()
+        self._bell.ring()
+        self._trouble.hurry()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been told to stop."""
+        return self._stopping
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Worker[J]]:
+        """Work in the background inside `async with`; leaving it stops gracefully."""
+        task = asyncio.ensure_future(self.run())
+        try:
+            yield self
+        finally:
+            self.stop()
+            await task
+
+    async def _main(self, max_jobs: float) -> None:
+        await self._heartbeat.start()
+        settling = asyncio.create_task(self._settler.run(), name="bee:settler")
+        watching = asyncio.create_task(self._slots.watch(), name="bee:watch")
+        self._emit(WorkerStarted(self.queue.name, self.holder))
+        try:
+            await self._fetch(max_jobs)
+            await self._drain()
+            await self._flush()
+        finally:
+            await self._heartbeat.stop()
+            for task in (settling, watching):
+                task.cancel()
+            await asyncio.gather(settling, watching, return_exceptions=True)
+            self._slots.close()
+            stuck = self._slots.stuck
+            self._emit(WorkerStopped(self.queue.name, self.holder, self._settled, stuck))
+        if self._failure is not None:
+            raise self._failure
+
+    async def _fetch(self, max_jobs: float) -> None:
+        """Take and start jobs until told to stop, or until there are none, or enough."""
+        while not self._stopping and self._started < max_jobs:
+            limit = int(min(self._slots.free, _LEASE_BATCH, max_jobs - self._started))
+            if limit < 1:
+                self._free_slot.clear()
+                await self._free_slot.wait()
+                continue
+            before = self._clock.now()
+            try:
+                leases = await self.broker.lease(
+                    self.queue.name, limit=limit, duration=self._lease, holder=self.holder
+                )
+            except Exception as error:  # whatever it is, a worker that lives goes on taking jobs
+                await self._trouble.back_off("lease", error)
+                continue
+            self._trouble.over("lease")
+            for lease in leases:
+                self._begin(lease, before + self._lease)
+            if len(leases) < limit:
+                if self._until_empty and await self._is_empty():
+                    return
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll."""
+        if self._stopping:
+            return
+        wait = self.broker.wait(self.queue.name, timeout=self._poll)
+        waiting = self._waiting = asyncio.ensure_future(wait)
+        try:
+            await asyncio.wait({waiting})
+        finally:
+            waiting.cancel()
+            self._waiting = None
+        error = None if waiting.cancelled() else waiting.exception()
+        if isinstance(error, Exception):
+            await self._trouble.back_off("wait", error)
+        else:
+            self._trouble.over("wait")
+
+    async def _is_empty(self) -> bool:
+        if self._held:
+            return False
+        assert isinstance(self.broker, Inspector)
+        try:
+            return (await self.broker.stats(self.queue.name)).live == 0
+        except Exception as error:
+            await self._trouble.back_off("stats", error)
+            return False
+
+    async def _drain(self) -> None:
+        """Let running jobs end; interrupt what is left when the grace is over."""
+        running = self._slots.running
+        while running and self._clock.now() < self._stop_at:
+            await self._bell.wait(self._stop_at - self._clock.now())
+        for attempt in list(running.values()):
+            self._slots.end(attempt, Interrupted(), patience=min(1.0, self._cancel_grace))
+        while running:
+            await self._bell.wait(math.inf)
+
+    async def _flush(self) -> None:
+        """Wait for the last settlements, but not for ever: a lease that is left ends by itself."""
+        flushing = asyncio.ensure_future(self._settler.flush())
+        patience = asyncio.ensure_future(self._clock.sleep(_FLUSH))
+        await asyncio.wait({flushing, patience}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (flushing, patience):
+            task.cancel()
+
+    def _begin(self, lease: Lease, until: float) -> None:
+        """Start a handler for this lease, or settle it at once if it must not run."""
+        now = self._clock.now()
+        try:
+            job, tag, rules, call = self._handlers.open(lease)
+        except DecodeError as error:
+            problem = str(error)
+            outcome = Unknown(problem) if isinstance(error, UnknownJob) else Malformed(problem)
+            attempt = Attempt(lease, resolve(self.queue.policy), "?", now, until)
+            self._settle(attempt, outcome, tally(outcome))
+            return
+        attempt = Attempt(lease, rules, tag, now, until)
+        if self._stopping:
+            self._give_back(attempt)
+        elif lease.counters.stalls and _is_poisoned(rules, lease.counters):
+            self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
+        else:
+            deadline = math.inf if rules.timeout is None else now + rules.timeout
+            attempt.job, attempt.call = job, call
+            attempt.delivery = Delivery(
+                lease, self.queue, self._clock, deadline, self._slots.processes
+            )
+            self._start(attempt, deadline)
+
+    def _start(self, attempt: Attempt, deadline: float) -> None:
+        lease = attempt.lease
+        self._started += 1
+        self._held[lease.receipt.token] = attempt
+        if self._observers:
+            self._emit(
+                AttemptStarted(
+                    self.queue.name,
+                    lease.receipt.id,
+                    lease.receipt.token,
+                    attempt.tag,
+                    attempt_number(lease.counters),
+                )
+            )
+        self._slots.start(attempt, deadline)
+        self._heartbeat.poke()
+
+    def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """A handler has ended, or no longer counts. Why it was told to stop outranks how it did."""
+        self._free_slot.set()
+        if self._stopping or not self._slots.running:
+            self._bell.ring()
+        if attempt.ending is LOST:
+            self._forget(attempt)
+            self._emit_lost(attempt, None, certain=True)
+            return
+        outcome = outcome if attempt.ending is None else attempt.ending
+        self._settle(attempt, outcome, tally(outcome))
+
+    def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
+        """Decide what becomes of the message and hand it to the settler."""
+        lease = attempt.lease
+        counters = lease.counters if added is ZERO else lease.counters + added
+        disposition = decide(attempt.rules, outcome, counters, self._chance())
+        then: tuple[Draft, ...] = ()
+        if isinstance(outcome, Succeeded) and isinstance(disposition, Delete):
+            note = None  # nothing will be left that could carry it
+        else:
+            note = note_of(outcome)
+        if isinstance(disposition, Reschedule) or isinstance(outcome, Interrupted):
+            pass  # it is not over, or not its own doing: nothing follows from it
+        elif isinstance(outcome, Succeeded | Ruled):
+            then = attempt.delivery.follow_ups if attempt.delivery is not None else ()
+        elif note is not None:
+            then = self._handlers.report(lease, counters, note)
+        self._held[lease.receipt.token] = attempt
+        settlement = Settlement(lease.receipt, disposition, note, added, then)
+        self._settler.put(Ended(attempt, outcome, settlement))
+
+    def _give_back(self, attempt: Attempt) -> None:
+        """A lease that came too late to be started: back to its place, at no cost."""
+        receipt = attempt.lease.receipt
+        self._held[receipt.token] = attempt
+        settlement = Settlement(receipt, Reschedule(front=True), counters=Counters(releases=1))
+        self._settler.put(Ended(attempt, Interrupted(), settlement))
+
+    def _forget(self, attempt: Attempt) -> None:
+        self._held.pop(attempt.lease.receipt.token, None)
+        if self._until_empty and not self._held and self._waiting is not None:
+            self._waiting.cancel()  # look again: the queue may be empty now
+
+    # What the parts report.
+
+    def _on_lost(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._slots.end(attempt, LOST)
+
+    def _on_stuck(self, attempt: Attempt) -> None:
+        receipt, stuck = attempt.lease.receipt, self._slots.stuck
+        self._emit(HandlerStuck(self.queue.name, receipt.id, receipt.token, attempt.tag, stuck))
+        if stuck >= self.concurrency and self._failure is None:
+            self._failure = WorkerStuck(
+                f"{stuck} handlers of queue {self.queue.name!r} ignore their cancellation; "
+                "only ending the process ends them"
+            )
+            self.stop()
+
+    def _on_settled(self, ended: Ended) -> None:
+        attempt, settlement = ended.attempt, ended.settlement
+        self._settled += 1
+        self._forget(attempt)
+        if self._observers:
+            lease = attempt.lease
+            self._emit(
+                AttemptSettled(
+                    self.queue.name,
+                    lease.receipt.id,
+                    lease.receipt.token,
+                    attempt.tag,
+                    attempt_number(lease.counters),
+                    ended.outcome,
+                    settlement.disposition,
+                    lease.counters + settlement.counters,
+                    self._clock.now() - attempt.started_at,
+                )
+            )
+
+    def _on_settlement_lost(self, ended: Ended, certain: bool) -> None:
+        self._forget(ended.attempt)
+        self._emit_lost(ended.attempt, ended.outcome, certain=certain)
+
+    def _on_refused(self, ended: Ended, error: Exception) -> None:
+        self._forget(ended.attempt)
+        receipt = ended.attempt.lease.receipt
+        self._emit(SettlementRefused(self.queue.name, receipt.id, receipt.token, error))
+
+    def _on_heartbeat_trouble(self, error: Exception | None) -> None:
+        if error is not None:
+            self._emit(BrokerTrouble(self.queue.name, "extend", error))
+        else:
+            self._emit(BrokerRecovered(self.queue.name, "extend"))
+
+    def _on_blocked(self, stack: str) -> None:
+        running = tuple(a.lease.receipt.id for a in self._slots.running.copy().values())
+        self._emit(LoopBlocked(self.queue.name, running, stack))
+
+    def _emit_lost(self, attempt: Attempt, outcome: Outcome | None, *, certain: bool) -> None:
+        id, token = attempt.lease.receipt.id, attempt.lease.receipt.token
+        self._emit(AttemptLost(self.queue.name, id, token, attempt.tag, outcome, certain))
+
+    def _emit(self, event: Event) -> None:
+        announce(self._observers, event)
+
+
+def _is_poisoned(rules: Rules, counters: Counters) -> bool:
+    """Whether it has taken down more workers than its policy allows."""
+    return not isinstance(decide(rules, Stalled(), counters, 0.0), Reschedule)
