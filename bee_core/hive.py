@@ -7,8 +7,8 @@ which it has connections; `run` and `working` are the times in which it works.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -211,6 +211,22 @@ class Hive:
         """Stop what `run` or `working` is doing: see `Worker.stop`."""
         for worker in self._workers:
             worker.stop(grace=grace)
+
+    def kill(self) -> None:
+        """Stop dead, as a crash would: see `Worker.kill`."""
+        for worker in self._workers:
+            worker.kill()
+
+    @contextmanager
+    def substitute(self, broker: Store, **options: Any) -> Iterator[None]:
+        """Work on another broker, with other worker options, inside `with`. For tests."""
+        before = self._origin, self._broker, self._options
+        self._origin, self._broker = broker, None
+        self._options = self._options | options
+        try:
+            yield
+        finally:
+            self._origin, self._broker, self._options = before
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[Self]:

@@ -86,6 +86,12 @@ class Slots:
             self._next_check = min(checks, default=math.inf)
             await self._alarm.wait(self._next_check - now)
 
+    def kill(self) -> None:
+        """Cancel everything that runs, and do not look back."""
+        for attempt in self.running.values():
+            if attempt.task is not None:
+                attempt.task.cancel()
+
     def close(self) -> None:
         """Let idle threads end."""
         self._threads.close()

@@ -128,12 +128,13 @@ class Worker(Generic[J]):
         self._held: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
         self._begun = False
         self._started = self._settled = 0
-        self._stopping = self._until_empty = False
+        self._stopping = self._until_empty = self._killed = False
         self._stop_at = math.inf
         self._failure: WorkerStuck | None = None
         self._free_slot = asyncio.Event()
         self._bell = clock.alarm()
         self._waiting: asyncio.Task[None] | None = None
+        self._main_task: asyncio.Future[None] | None = None
 
         name = self.queue.name
         self._trouble = Trouble(
@@ -182,9 +183,12 @@ class Worker(Generic[J]):
         self._begun = True
         self._until_empty = until_empty
         main = asyncio.ensure_future(self._main(math.inf if max_jobs is None else max_jobs))
+        self._main_task = main
         try:
             await asyncio.shield(main)
         except asyncio.CancelledError:
+            if self._killed:
+                return
             if not main.done():
                 self.stop(grace=0)
                 await asyncio.shield(main)
@@ -203,6 +207,17 @@ class Worker(Generic[J]):
         self._trouble.hurry()
         if self._waiting is not None:
             self._waiting.cancel()
+
+    def kill(self) -> None:
+        """Stop dead, as a crash would: nothing is settled, nothing is given back.
+
+        For tests, and for a program that must leave at once. `run` returns.
+        """
+        self._killed = True
+        self.stop(grace=0)
+        self._slots.kill()
+        if self._main_task is not None:
+            self._main_task.cancel()
 
     @property
     def stopping(self) -> bool:
@@ -351,6 +366,8 @@ class Worker(Generic[J]):
 
     def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A handler has ended, or no longer counts. Why it was told to stop outranks how it did."""
+        if self._killed:
+            return
         self._free_slot.set()
         if self._stopping or not self._slots.running:
             self._bell.ring()

@@ -1,0 +1,268 @@
+"""`wait`: a hint that something may be ready. It may come early; it may not be lost.
+
+The tests wait as a worker does: lease, and if there is nothing, wait and lease again. So a
+wait that returns early passes, and one that sleeps through what it should have heard fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bee_core.broker import Store
+from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.message import Lease
+from bee_core.testing.conformance.archive import archive
+from bee_core.testing.conformance.harness import Conformance, Harness
+from bee_core.testing.conformance.steps import (
+    LONG,
+    SHORT,
+    Counts,
+    counts,
+    draft,
+    end,
+    ids,
+    lease,
+    lease_one,
+    running,
+    send,
+    soon,
+    update,
+)
+
+
+class Waiting(Conformance):
+    """Who sleeps is woken, or wakes by itself."""
+
+    async def test_a_wait_is_over_after_its_timeout(self) -> None:
+        async with self.harness() as h:
+            async with running(h.broker.wait(h.queue, timeout=SHORT * h.unit)) as waiting:
+                await soon(h, waiting, "wait should return after its timeout")
+
+    async def test_a_wait_without_time_is_over_at_once(self) -> None:
+        async with self.harness() as h:
+            async with running(h.broker.wait(h.queue, timeout=0)) as waiting:
+                await soon(h, waiting, "wait should return after its timeout")
+
+    async def test_a_wait_is_over_if_something_is_ready_already(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+
+            async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)) as waiting:
+                await soon(h, waiting, "wait should see what is ready already")
+
+    async def test_a_message_sent_meanwhile_is_heard(self) -> None:
+        async with self.harness() as h, running(fetch(h)) as worker:
+            await h.advance(1)
+
+            await send(h, "a")
+
+            assert "a" == await soon(h, worker, "a send should wake who waits")
+
+    async def test_a_message_sent_by_a_clone_is_heard(self) -> None:
+        async with self.harness() as h, running(fetch(h)) as worker, h.broker.clone() as clone:
+            await h.advance(1)
+
+            await clone.send(h.queue, [draft(h, "a")])
+
+            assert "a" == await soon(h, worker, "a send should wake who waits")
+
+    async def test_a_message_sent_from_another_thread_is_heard(self) -> None:
+        async with self.harness() as h, running(fetch(h)) as worker:
+            await h.advance(1)
+
+            clone = h.broker.clone()
+            await asyncio.to_thread(asyncio.run, send_and_close(h, clone, "a"))
+
+            assert "a" == await soon(h, worker, "a send should wake who waits")
+
+    async def test_a_message_sent_meanwhile_is_heard_behind_a_delayed_one(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "late", after=LONG))
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await send(h, "a")
+
+                assert "a" == await soon(h, worker, "a send should wake who waits")
+
+    async def test_a_message_that_falls_due_is_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", after=5))
+
+            async with running(fetch(h)) as worker:
+                assert "a" == await soon(h, worker, "wait should end when a message falls due")
+
+    async def test_a_delayed_message_sent_meanwhile_is_heard_when_it_falls_due(self) -> None:
+        async with self.harness() as h, running(fetch(h)) as worker:
+            await h.advance(1)
+
+            await send(h, draft(h, "a", after=5))
+
+            assert "a" == await soon(h, worker, "wait should end when a message falls due")
+
+    async def test_a_lease_that_runs_out_is_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            await lease_one(h, units=5)
+
+            async with running(fetch(h)) as worker:
+                assert "a" == await soon(h, worker, "wait should end when a lease runs out")
+
+    async def test_a_repeated_message_is_heard(self) -> None:
+        for way in (Reschedule(), Reschedule(front=True), Reschedule(delay=0.001)):
+            async with self.harness() as h:
+                await send(h, "a")
+                held = await lease_one(h)
+
+                async with running(fetch(h)) as worker:
+                    await h.advance(1)
+                    await end(h, held, way)
+
+                    assert "a" == await soon(h, worker, f"{way} should wake who waits")
+
+    async def test_what_follows_a_settled_message_is_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            held = await lease_one(h)
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await end(h, held, then=[draft(h, "b")])
+
+                assert "b" == await soon(h, worker, "what follows should wake who waits")
+
+    async def test_a_successor_that_is_freed_is_heard(self) -> None:
+        for cancelled in (False, True):
+            async with self.harness() as h:
+                await send(h, "a")
+                held = await lease_one(h)
+                await update(h, "a")
+
+                async with running(fetch(h)) as worker:
+                    await h.advance(1)
+                    if cancelled:
+                        await h.broker.cancel(h.queue, ["a"], to=Delete())
+                    else:
+                        await end(h, held, Archive())
+
+                    assert "a" == await soon(h, worker, "a successor should wake who waits")
+
+    async def test_a_message_brought_forward_is_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", after=LONG))
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await update(h, "a")
+
+                assert "a" == await soon(h, worker, "an update should wake who waits")
+
+    async def test_a_restored_message_is_heard(self) -> None:
+        async with self.harness() as h:
+            await archive(h, "a")
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await h.broker.restore(h.queue, ["a"])
+
+                assert "a" == await soon(h, worker, "restore should wake who waits")
+
+    async def test_the_end_of_a_pause_is_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b")
+            await h.broker.pause(h.queue)
+
+            async with running(fetch(h)) as one, running(fetch(h)) as other:
+                await h.advance(1)
+                await h.broker.resume(h.queue)
+
+                woken = [await soon(h, task, "resume should wake who waits") for task in (one, other)]
+                assert ["a", "b"] == sorted(woken)
+
+    async def test_as_many_messages_wake_as_many_waiters(self) -> None:
+        async with self.harness() as h:
+            async with running(fetch(h)) as a, running(fetch(h)) as b, running(fetch(h)) as c:
+                await h.advance(1)
+                await send(h, "1", "2", "3")
+
+                woken = [await soon(h, task, "each should be woken") for task in (a, b, c)]
+                assert ["1", "2", "3"] == sorted(woken)
+
+    async def test_who_takes_less_than_there_is_leaves_the_rest_to_be_heard(self) -> None:
+        async with self.harness() as h:
+            await send(h, *(draft(h, str(n), after=5) for n in range(3)))
+
+            async with running(fetch(h)) as a, running(fetch(h)) as b, running(fetch(h)) as c:
+                woken = [await soon(h, task, "each should be woken") for task in (a, b, c)]
+
+                assert ["0", "1", "2"] == sorted(woken)
+
+    async def test_a_wait_on_one_queue_does_not_use_up_the_wake_up_of_another(self) -> None:
+        async with self.harness() as h:
+            async with (
+                running(h.broker.wait(h.other_queue, timeout=LONG * h.unit)),
+                running(fetch(h)) as worker,
+            ):
+                await h.advance(1)
+                await send(h, "a")
+
+                assert "a" == await soon(h, worker, "a send should wake who waits")
+
+    async def test_a_wait_that_is_cancelled_takes_nothing_with_it(self) -> None:
+        async with self.harness() as h:
+            for n in range(3):
+                async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)):
+                    await h.advance(1)
+                    await send(h, str(n))
+
+            assert ["0", "1", "2"] == ids(await lease(h))
+            assert Counts(leased=3) == await counts(h)
+
+    async def test_a_wait_that_is_cancelled_leaves_its_wake_up_to_another(self) -> None:
+        async with self.harness() as h:
+            first = asyncio.create_task(h.broker.wait(h.queue, timeout=LONG * h.unit))
+            await h.advance(1)
+            async with running(fetch(h)) as second:
+                await h.advance(1)
+                await send(h, "a")
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
+
+                assert "a" == await soon(h, second, "the wake-up went with who was cancelled")
+
+    async def test_a_wait_that_was_cancelled_before_does_not_swallow_a_wake_up(self) -> None:
+        async with self.harness() as h:
+            async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)):
+                await h.advance(1)
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await send(h, "a")
+
+                assert "a" == await soon(h, worker, "the wake-up went to nobody")
+
+    async def test_a_wait_that_timed_out_before_does_not_swallow_a_wake_up(self) -> None:
+        async with self.harness() as h:
+            async with running(h.broker.wait(h.queue, timeout=SHORT * h.unit)) as gone:
+                await soon(h, gone, "wait should return after its timeout")
+
+            async with running(fetch(h)) as worker:
+                await h.advance(1)
+                await send(h, "a")
+
+                assert "a" == await soon(h, worker, "the wake-up went to nobody")
+
+
+async def fetch(h: Harness) -> str:
+    """The id of the next message, whenever it comes."""
+    while not (leases := await lease(h, 1)):
+        await h.broker.wait(h.queue, timeout=LONG * h.unit)
+        await asyncio.sleep(0)  # a store whose wait never really waits must not stop the clock
+    only: Lease = leases[0]
+    return only.receipt.id
+
+
+async def send_and_close(h: Harness, broker: Store, id: str) -> None:
+    """Use a broker in an event loop of its own."""
+    async with broker:
+        await broker.send(h.queue, [draft(h, id)])
