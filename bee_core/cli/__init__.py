@@ -1,0 +1,33 @@
+"""The command `bee`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("bee-jobs"), prog_name="bee")
+def main() -> None:
+    """Typed jobs on memory, Redis or PostgreSQL: one contract, nothing lost.
+
+    \b
+    Examples:
+      bee demo          watch a handful of jobs of every fate, in a few seconds
+      bee demo | cat    the same as plain lines
+    """
+
+
+@main.command()
+@click.option("--plain", is_flag=True, help="Plain lines, also in a terminal.")
+def demo(plain: bool) -> None:
+    """Run jobs of every fate on the memory broker, and check that none was lost.
+
+    \b
+    Takes about five seconds and ends by itself.
+    Exit code: 0 if every job met its fate, 1 if the audit found otherwise.
+    """
+    from bee_core.cli.demo import run_demo
+
+    raise SystemExit(run_demo(plain=plain))

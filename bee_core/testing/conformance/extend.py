@@ -33,7 +33,7 @@ class Extending(Conformance):
             assert await extend(h, held, LONG)
             await h.advance(2 * SHORT)
 
-            assert await lease(h) == []
+            assert [] == await lease(h)
             assert await end(h, held)
 
     async def test_a_lease_is_extended_from_now_and_not_from_its_end(self) -> None:
@@ -44,7 +44,7 @@ class Extending(Conformance):
             assert await extend(h, held, SHORT)
             await h.advance(2 * SHORT)
 
-            assert ids(await lease(h)) == ["a"]
+            assert ["a"] == ids(await lease(h))
 
     async def test_a_lease_that_ran_out_can_be_extended_until_it_is_taken_over(self) -> None:
         async with self.harness() as h:
@@ -53,7 +53,7 @@ class Extending(Conformance):
 
             assert await extend(h, late, LONG)
 
-            assert await lease(h) == []
+            assert [] == await lease(h)
             assert Counts(leased=1) == await counts(h)
             assert Counters(deliveries=1) == (await look(h, "a")).counters
 
@@ -66,7 +66,7 @@ class Extending(Conformance):
             assert not await extend(h, old, LONG)
             await h.advance(2 * SHORT)
 
-            assert ids(await lease(h)) == ["a"]
+            assert ["a"] == ids(await lease(h))
 
     async def test_a_lease_that_was_settled_cannot_be_extended(self) -> None:
         async with self.harness() as h:

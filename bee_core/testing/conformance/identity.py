@@ -178,7 +178,7 @@ class Identity(Conformance):
             assert Sent.UPDATED is await update(h, "a", after=new, rule=Update(run_at=run_at))
             stored = await look(h, "a")
 
-            assert (State.READY is stored.state) == (["a"] == ids(await lease(h)))
+            assert (State.READY is stored.state) == (ids(await lease(h)) == ["a"])
             return stored.state
 
     async def test_times_are_compared_even_if_the_priorities_differ(self) -> None:

@@ -33,21 +33,21 @@ class Leasing(Conformance):
 
             held = await lease_one(h)
 
-            assert (held.receipt.id, held.body, dict(held.headers)) == ("a", b"hello", {"k": "v"})
+            assert ("a", b"hello", {"k": "v"}) == (held.receipt.id, held.body, dict(held.headers))
             assert Counters(deliveries=1) == held.counters
-            assert abs(stored.sent_at - held.sent_at) < 0.001
+            assert 0.001 > abs(stored.sent_at - held.sent_at)
 
     async def test_a_lease_takes_no_more_than_it_was_asked_to(self) -> None:
         async with self.harness() as h:
             await send(h, "a", "b", "c")
 
-            assert ids(await lease(h, 2)) == ["a", "b"]
+            assert ["a", "b"] == ids(await lease(h, 2))
             assert Counts(ready=1, leased=2) == await counts(h)
 
     async def test_nothing_comes_from_a_queue_that_holds_nothing(self) -> None:
         async with self.harness() as h:
-            assert await lease(h) == []
-            assert await lease(h) == []
+            assert [] == await lease(h)
+            assert [] == await lease(h)
             assert Counts() == await counts(h)
             assert h.queue not in await h.broker.queues()
 
@@ -56,7 +56,7 @@ class Leasing(Conformance):
             await send(h, "a")
             await lease_one(h)
 
-            assert await lease(h) == []
+            assert [] == await lease(h)
             assert Counts(leased=1) == await counts(h)
 
     async def test_a_held_message_says_who_holds_it_and_until_when(self) -> None:
@@ -66,16 +66,16 @@ class Leasing(Conformance):
             await lease_one(h, units=LONG, holder="alice")
             stored = await look(h, "a")
 
-            assert (stored.state, stored.holder) == (State.LEASED, "alice")
+            assert (State.LEASED, "alice") == (stored.state, stored.holder)
             assert stored.leased_until is not None
-            assert abs(stored.leased_until - stored.sent_at - LONG * h.unit) / h.unit < SHORT
+            assert SHORT > abs(stored.leased_until - stored.sent_at - LONG * h.unit) / h.unit
 
     async def test_a_lease_from_one_queue_leaves_another_alone(self) -> None:
         async with self.harness() as h:
             await send(h, "a")
             await h.broker.send(h.other_queue, [draft(h, "b")])
 
-            assert ids(await lease(h)) == ["a"]
+            assert ["a"] == ids(await lease(h))
             assert Counts(ready=1) == await counts(h, h.other_queue)
 
     async def test_tokens_of_one_call_are_distinct(self) -> None:
@@ -84,7 +84,7 @@ class Leasing(Conformance):
 
             tokens = [one.receipt.token for one in await lease(h)]
 
-            assert len(set(tokens)) == 20
+            assert 20 == len(set(tokens))
 
     async def test_a_message_gets_a_greater_token_each_time(self) -> None:
         async with self.harness() as h:
@@ -165,9 +165,9 @@ class Leasing(Conformance):
 
             second = await lease_one(h, holder="bob")
 
-            assert (second.receipt.id, second.body) == ("a", b"hello")
+            assert ("a", b"hello") == (second.receipt.id, second.body)
             assert first.receipt.token < second.receipt.token
-            assert (await look(h, "a")).holder == "bob"
+            assert "bob" == (await look(h, "a")).holder
 
     async def test_a_lease_that_ran_out_counts_one_stall(self) -> None:
         async with self.harness() as h:
@@ -195,7 +195,7 @@ class Leasing(Conformance):
 
             stored = await look(h, "a")
 
-            assert (stored.state, stored.leased_until) == (State.READY, None)
+            assert (State.READY, None) == (stored.state, stored.leased_until)
             assert Counters(deliveries=1) == stored.counters
             assert Counts(ready=1) == await counts(h)
 
@@ -205,7 +205,7 @@ class Leasing(Conformance):
             steady = await lease_one(h)
             await lapse(h, 1)
 
-            assert ids(await lease(h)) == ["b", "c"]
+            assert ["b", "c"] == ids(await lease(h))
             assert await end(h, steady)
 
     async def test_however_many_leases_ran_out_all_come_back(self) -> None:
@@ -225,4 +225,4 @@ class Leasing(Conformance):
             await end(h, await lease_one(h), Archive(), counters=Counters(errors=1))
             await send(h, "a")
 
-            assert (await look(h, "a")).counters == ZERO
+            assert ZERO == (await look(h, "a")).counters

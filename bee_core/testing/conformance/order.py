@@ -52,7 +52,7 @@ class Ordering(Conformance):
             levels = [0, 5, -5, 0, 5, -5]
             await send(h, *(draft(h, f"{9 - n}", priority=p) for n, p in enumerate(levels)))
 
-            assert ids(await lease(h)) == ["8", "5", "9", "6", "7", "4"]
+            assert ["8", "5", "9", "6", "7", "4"] == ids(await lease(h))
 
     async def test_what_is_due_earlier_comes_earlier(self) -> None:
         async with self.harness() as h:
@@ -60,7 +60,7 @@ class Ordering(Conformance):
 
             await h.advance(5)
 
-            assert ids(await lease(h)) == ["a", "b", "c"]
+            assert ["a", "b", "c"] == ids(await lease(h))
 
     async def test_a_delayed_message_comes_before_one_sent_after_it_fell_due(self) -> None:
         async with self.harness() as h:
@@ -68,7 +68,7 @@ class Ordering(Conformance):
             await h.advance(2 * SHORT)
             await send(h, "a")
 
-            assert ids(await lease(h)) == ["z", "a"]
+            assert ["z", "a"] == ids(await lease(h))
 
     async def test_a_delayed_message_comes_after_one_sent_before_it_fell_due(self) -> None:
         async with self.harness() as h:
@@ -76,7 +76,7 @@ class Ordering(Conformance):
 
             await h.advance(2 * SHORT)
 
-            assert ids(await lease(h)) == ["z", "a"]
+            assert ["z", "a"] == ids(await lease(h))
 
     async def test_priority_goes_before_the_time_due(self) -> None:
         async with self.harness() as h:
@@ -84,7 +84,7 @@ class Ordering(Conformance):
 
             await h.advance(2 * SHORT)
 
-            assert ids(await lease(h)) == ["urgent", "early"]
+            assert ["urgent", "early"] == ids(await lease(h))
 
     async def test_a_priority_does_not_make_a_message_due(self) -> None:
         async with self.harness() as h:
@@ -94,14 +94,14 @@ class Ordering(Conformance):
             await h.advance(2 * SHORT)
             after = ids(await lease(h))
 
-            assert (before, after) == (["plain"], ["urgent"])
+            assert (["plain"], ["urgent"]) == (before, after)
 
     async def test_a_message_whose_lease_ran_out_keeps_its_place(self) -> None:
         async with self.harness() as h:
             await send(h, "c", "b", "a")
             await lapse(h, 2)
 
-            assert ids(await lease(h)) == ["c", "b", "a"]
+            assert ["c", "b", "a"] == ids(await lease(h))
 
     async def test_a_message_sent_meanwhile_comes_after_one_whose_lease_ran_out(self) -> None:
         async with self.harness() as h:
@@ -109,7 +109,7 @@ class Ordering(Conformance):
             await lapse(h)
             await send(h, "a", draft(h, "urgent", priority=1))
 
-            assert ids(await lease(h)) == ["urgent", "b", "a"]
+            assert ["urgent", "b", "a"] == ids(await lease(h))
 
     async def test_a_repeated_message_goes_to_the_back(self) -> None:
         async with self.harness() as h:
@@ -117,7 +117,7 @@ class Ordering(Conformance):
 
             await end(h, await lease_one(h), Reschedule())
 
-            assert ids(await lease(h)) == ["b", "c", "a"]
+            assert ["b", "c", "a"] == ids(await lease(h))
 
     async def test_a_repeated_message_comes_before_one_sent_after_it(self) -> None:
         async with self.harness() as h:
@@ -125,7 +125,7 @@ class Ordering(Conformance):
             await end(h, await lease_one(h), Reschedule())
             await send(h, "a")
 
-            assert ids(await lease(h)) == ["b", "a"]
+            assert ["b", "a"] == ids(await lease(h))
 
     async def test_a_message_repeated_later_comes_behind_what_is_due_by_then(self) -> None:
         async with self.harness() as h:
@@ -134,7 +134,7 @@ class Ordering(Conformance):
 
             await h.advance(SHORT + 5)
 
-            assert ids(await lease(h)) == ["c", "b", "a"]
+            assert ["c", "b", "a"] == ids(await lease(h))
 
     async def test_a_message_given_back_to_the_front_has_its_old_place(self) -> None:
         async with self.harness() as h:
@@ -144,7 +144,7 @@ class Ordering(Conformance):
             await end(h, first, Reschedule(front=True))
             await end(h, second, Reschedule(front=True))
 
-            assert ids(await lease(h)) == ["c", "b", "a"]
+            assert ["c", "b", "a"] == ids(await lease(h))
 
     async def test_the_front_is_still_behind_a_higher_priority(self) -> None:
         async with self.harness() as h:
@@ -154,7 +154,7 @@ class Ordering(Conformance):
 
             await end(h, held, Reschedule(front=True))
 
-            assert ids(await lease(h)) == ["urgent", "plain"]
+            assert ["urgent", "plain"] == ids(await lease(h))
 
     async def test_a_message_keeps_its_priority_when_it_is_repeated(self) -> None:
         async with self.harness() as h:
@@ -162,4 +162,4 @@ class Ordering(Conformance):
 
             await end(h, await lease_one(h), Reschedule())
 
-            assert ids(await lease(h)) == ["urgent", "plain"]
+            assert ["urgent", "plain"] == ids(await lease(h))

@@ -62,8 +62,8 @@ class Sending(Conformance):
 
             leases = await lease(h)
 
-            assert sent == [Sent.CREATED]
-            assert [(one.receipt.id, one.body) for one in leases] == [("a", b"hello")]
+            assert [Sent.CREATED] == sent
+            assert [("a", b"hello")] == [(one.receipt.id, one.body) for one in leases]
 
     async def test_a_new_message_is_ready_and_has_no_history(self) -> None:
         async with self.harness() as h:
@@ -71,20 +71,20 @@ class Sending(Conformance):
 
             stored = await look(h, "a")
 
-            assert (
+            assert ("a", State.READY, b"hello", 3) == (
                 stored.id,
                 stored.state,
                 stored.body,
                 stored.priority,
-            ) == ("a", State.READY, b"hello", 3)
-            assert dict(stored.headers) == {"k": "v"}
-            assert stored.counters == ZERO
-            assert (
+            )
+            assert {"k": "v"} == dict(stored.headers)
+            assert ZERO == stored.counters
+            assert (None, None, None, None) == (
                 stored.holder,
                 stored.leased_until,
                 stored.note,
                 stored.archived_at,
-            ) == (None, None, None, None)
+            )
 
     async def test_a_delayed_message_is_hidden_until_it_is_due(self) -> None:
         async with self.harness() as h:
@@ -95,7 +95,7 @@ class Sending(Conformance):
             leases = await lease(h)
 
             assert Counts(delayed=2) == before
-            assert ids(leases) == ["soon"]
+            assert ["soon"] == ids(leases)
 
     async def test_a_message_is_due_its_delay_after_it_was_sent(self) -> None:
         async with self.harness() as h:
@@ -103,8 +103,8 @@ class Sending(Conformance):
 
             delayed, at_once = await look(h, "a"), await look(h, "b")
 
-            assert abs(delayed.due_at - delayed.sent_at - LONG * h.unit) / h.unit < 1
-            assert abs(at_once.due_at - at_once.sent_at) / h.unit < 1
+            assert 1 > abs(delayed.due_at - delayed.sent_at - LONG * h.unit) / h.unit
+            assert 1 > abs(at_once.due_at - at_once.sent_at) / h.unit
 
     async def test_a_delay_may_be_a_fraction_of_a_second(self) -> None:
         async with self.harness() as h:
@@ -112,7 +112,7 @@ class Sending(Conformance):
 
             stored = await look(h, "a")
 
-            assert abs(stored.due_at - stored.sent_at - 0.5 * h.unit) / h.unit < 0.1
+            assert 0.1 > abs(stored.due_at - stored.sent_at - 0.5 * h.unit) / h.unit
 
     async def test_sending_an_id_again_changes_nothing_and_says_so(self) -> None:
         async with self.harness() as h:
@@ -122,9 +122,9 @@ class Sending(Conformance):
             sent = await send(h, again)
             leases = await lease(h)
 
-            assert sent == [Sent.KEPT]
-            assert ids(leases) == ["a", "b"]
-            assert (leases[0].body, dict(leases[0].headers)) == (b"first", {"n": "1"})
+            assert [Sent.KEPT] == sent
+            assert ["a", "b"] == ids(leases)
+            assert (b"first", {"n": "1"}) == (leases[0].body, dict(leases[0].headers))
 
     async def test_an_id_that_is_held_is_still_taken(self) -> None:
         async with self.harness() as h:
@@ -133,7 +133,7 @@ class Sending(Conformance):
 
             sent = await send(h, draft(h, "a", b"second"))
 
-            assert sent == [Sent.KEPT]
+            assert [Sent.KEPT] == sent
             assert Counts(leased=1) == await counts(h)
             assert await end(h, held)
             assert Counts() == await counts(h)
@@ -144,7 +144,7 @@ class Sending(Conformance):
 
             sent = await send(h, "a")
 
-            assert sent == [Sent.KEPT]
+            assert [Sent.KEPT] == sent
             assert Counts(delayed=1) == await counts(h)
 
     async def test_a_batch_says_for_each_draft_what_was_done(self) -> None:
@@ -153,8 +153,8 @@ class Sending(Conformance):
 
             sent = await send(h, "a", "b", "c")
 
-            assert sent == [Sent.CREATED, Sent.KEPT, Sent.CREATED]
-            assert ids(await lease(h)) == ["b", "a", "c"]
+            assert [Sent.CREATED, Sent.KEPT, Sent.CREATED] == sent
+            assert ["b", "a", "c"] == ids(await lease(h))
 
     async def test_an_id_is_free_again_once_its_message_is_gone(self) -> None:
         async with self.harness() as h:
@@ -163,8 +163,8 @@ class Sending(Conformance):
 
             sent = await send(h, draft(h, "a", b"second"))
 
-            assert sent == [Sent.CREATED]
-            assert (await lease_one(h)).body == b"second"
+            assert [Sent.CREATED] == sent
+            assert b"second" == (await lease_one(h)).body
 
     async def test_an_id_is_free_again_once_its_message_is_archived(self) -> None:
         async with self.harness() as h:
@@ -173,8 +173,8 @@ class Sending(Conformance):
 
             sent = await send(h, draft(h, "a", b"second"))
 
-            assert sent == [Sent.CREATED]
-            assert (await lease_one(h)).body == b"second"
+            assert [Sent.CREATED] == sent
+            assert b"second" == (await lease_one(h)).body
 
     async def test_each_life_of_an_id_has_a_greater_incarnation(self) -> None:
         async with self.harness() as h:
@@ -218,7 +218,7 @@ class Sending(Conformance):
 
             assert headers == dict(stored.headers)
             assert headers == dict(first.headers)
-            assert dict(second.headers) == {}
+            assert {} == dict(second.headers)
 
     async def test_a_message_does_not_change_with_the_mapping_it_was_made_from(self) -> None:
         async with self.harness() as h:
@@ -227,7 +227,7 @@ class Sending(Conformance):
 
             headers["k"] = "changed"
 
-            assert dict((await lease_one(h)).headers) == {"k": "v"}
+            assert {"k": "v"} == dict((await lease_one(h)).headers)
 
     async def test_any_text_can_be_an_id(self) -> None:
         async with self.harness() as h:
@@ -238,9 +238,9 @@ class Sending(Conformance):
             applied = [await end(h, one) for one in leases]
 
             assert [Sent.CREATED] * len(ODD_IDS) == sent
-            assert ids(leases) == ODD_IDS
-            assert [one.body.decode() for one in leases] == ODD_IDS
-            assert found == ODD_IDS
+            assert ODD_IDS == ids(leases)
+            assert ODD_IDS == [one.body.decode() for one in leases]
+            assert ODD_IDS == found
             assert all(applied)
             assert Counts() == await counts(h)
 
@@ -254,7 +254,7 @@ class Sending(Conformance):
 
             assert Sent.CREATED is there
             assert stored is not None
-            assert stored.body == b"there"
+            assert b"there" == stored.body
             assert Counts() == await counts(h)
             assert Counts(ready=1) == await counts(h, h.other_queue)
 
@@ -282,5 +282,5 @@ class Sending(Conformance):
 
             sent = await send(h, *wanted)
 
-            assert sent == [Sent.CREATED] * 1000
+            assert [Sent.CREATED] * 1000 == sent
             assert wanted == ids(await lease(h, 1000))

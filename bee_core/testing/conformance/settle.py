@@ -48,7 +48,7 @@ class Settling(Conformance):
             assert await end(h, await lease_one(h), Archive())
 
             assert Counts() == await counts(h)
-            assert await lease(h) == []
+            assert [] == await lease(h)
             assert State.ARCHIVED is (await look(h, "a")).state
 
     async def test_a_message_is_repeated_in_place(self) -> None:
@@ -59,9 +59,9 @@ class Settling(Conformance):
             assert await end(h, await lease_one(h), Reschedule())
             after = await look(h, "a")
 
-            assert (after.state, after.leased_until) == (State.READY, None)
+            assert (State.READY, None) == (after.state, after.leased_until)
             assert (before.incarnation, before.sent_at) == (after.incarnation, after.sent_at)
-            assert (after.body, after.priority, dict(after.headers)) == (b"hello", 2, {"k": "v"})
+            assert (b"hello", 2, {"k": "v"}) == (after.body, after.priority, dict(after.headers))
 
     async def test_a_message_repeated_later_is_hidden_until_then(self) -> None:
         async with self.harness() as h:
@@ -74,7 +74,7 @@ class Settling(Conformance):
             await h.advance(2 * SHORT)
 
             assert Counts(delayed=2) == at_once
-            assert ids(await lease(h)) == ["soon"]
+            assert ["soon"] == ids(await lease(h))
 
     async def test_a_repeat_is_due_its_delay_after_it_was_settled(self) -> None:
         async with self.harness() as h:
@@ -112,7 +112,7 @@ class Settling(Conformance):
 
                 assert not applied, way
                 assert before == await look(h, "a")
-                assert await lease(h) == []
+                assert [] == await lease(h)
                 assert await end(h, held)
 
     async def test_a_stale_worker_cannot_settle_the_next_life_of_its_message(self) -> None:
@@ -125,7 +125,7 @@ class Settling(Conformance):
 
                 assert not await end(h, stale, way), way
 
-                assert (await lease_one(h)).body == b"second"
+                assert b"second" == (await lease_one(h)).body
 
     async def test_a_lease_can_be_settled_only_once(self) -> None:
         for way in EVERY_WAY:
@@ -151,7 +151,7 @@ class Settling(Conformance):
             await h.broker.settle(h.queue, [settlement, settlement])
 
             assert Counters(deliveries=1, errors=1) == (await look(h, "a")).counters
-            assert ids(await lease(h)) == ["a"]
+            assert ["a"] == ids(await lease(h))
 
     async def test_a_batch_names_only_the_lost_ones(self) -> None:
         async with self.harness() as h:
@@ -173,7 +173,7 @@ class Settling(Conformance):
 
             assert {b.receipt, unknown} == lost
             assert Counts(ready=1) == await counts(h)
-            assert [await h.broker.get(h.queue, id) for id in ("a", "b")] == [None, None]
+            assert [None, None] == [await h.broker.get(h.queue, id) for id in ("a", "b")]
             assert State.ARCHIVED is (await look(h, "c")).state
 
     async def test_a_message_that_nobody_holds_cannot_be_settled(self) -> None:
@@ -266,6 +266,6 @@ class Settling(Conformance):
                 assert await end(h, await lease_one(h), Reschedule())
             last = await lease_one(h)
 
-            assert last.body == b"hello"
+            assert b"hello" == last.body
             assert await end(h, last)
             assert Counts() == await counts(h)

@@ -79,7 +79,7 @@ async def lease(
 async def lease_one(h: Harness, *, units: float = LONG, holder: str = "worker") -> Lease:
     """Take the next message; there must be one."""
     leases = await lease(h, 1, units=units, holder=holder)
-    assert len(leases) == 1, "a message should be ready, and lease gave none"
+    assert 1 == len(leases), "a message should be ready, and lease gave none"
     return leases[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
+from bee_core.disposition import Archive, Delete, Reschedule, Terminal
 from bee_core.errors import IdTaken
 from bee_core.message import ZERO, Counters, Reject, RunAt, Sent, State, Update
 from bee_core.testing.conformance.harness import Conformance
@@ -14,7 +14,6 @@ from bee_core.testing.conformance.steps import (
     draft,
     end,
     extend,
-    ids,
     lapse_one,
     lease,
     lease_one,

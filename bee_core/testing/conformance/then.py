@@ -33,8 +33,8 @@ class Following(Conformance):
                 assert await end(h, await lease_one(h), way, then=then)
                 c, b = await lease(h)
 
-                assert (c.receipt.id, c.body, dict(c.headers)) == ("c", b"third", {"k": "v"})
-                assert (b.receipt.id, b.body) == ("b", b"second")
+                assert ("c", b"third", {"k": "v"}) == (c.receipt.id, c.body, dict(c.headers))
+                assert ("b", b"second") == (b.receipt.id, b.body)
 
     async def test_what_follows_may_be_delayed(self) -> None:
         async with self.harness() as h:
@@ -50,7 +50,7 @@ class Following(Conformance):
 
             await end(h, await lease_one(h), then=[draft(h, "c", priority=1)])
 
-            assert ids(await lease(h)) == ["c", "b"]
+            assert ["c", "b"] == ids(await lease(h))
 
     async def test_nothing_follows_a_lease_that_was_lost(self) -> None:
         async with self.harness() as h:
@@ -86,7 +86,7 @@ class Following(Conformance):
             lost = await h.broker.settle(h.queue, settlements)
 
             assert {b.receipt} == lost
-            assert ids(await lease(h)) == ["after a", "after c"]
+            assert ["after a", "after c"] == ids(await lease(h))
 
     async def test_what_follows_leaves_a_live_message_as_it_is(self) -> None:
         async with self.harness() as h:
@@ -94,7 +94,7 @@ class Following(Conformance):
 
             assert await end(h, await lease_one(h), then=[draft(h, "b", b"second")])
 
-            assert [one.body for one in await lease(h)] == [b"first"]
+            assert [b"first"] == [one.body for one in await lease(h)]
 
     async def test_what_follows_is_never_refused_for_a_taken_id(self) -> None:
         async with self.harness() as h:
@@ -103,7 +103,7 @@ class Following(Conformance):
             then = [draft(h, "b", b"second", if_taken=Reject()), draft(h, "c", if_taken=Reject())]
             assert await end(h, await lease_one(h), then=then)
 
-            assert [one.body for one in await lease(h)] == [b"first", b"body"]
+            assert [b"first", b"body"] == [one.body for one in await lease(h)]
 
     async def test_what_follows_may_change_a_message_that_waits(self) -> None:
         async with self.harness() as h:
@@ -112,7 +112,7 @@ class Following(Conformance):
             then = [draft(h, "b", b"second", if_taken=Update())]
             assert await end(h, await lease_one(h), then=then)
 
-            assert [one.body for one in await lease(h)] == [b"second"]
+            assert [b"second"] == [one.body for one in await lease(h)]
 
     async def test_what_follows_may_follow_a_message_that_is_held(self) -> None:
         async with self.harness() as h:
@@ -125,7 +125,7 @@ class Following(Conformance):
             assert await end(h, b)
 
             assert Counts(leased=1, blocked=1) == meanwhile
-            assert (await lease_one(h)).body == b"second"
+            assert b"second" == (await lease_one(h)).body
 
     async def test_a_message_may_be_followed_by_itself(self) -> None:
         async with self.harness() as h:
@@ -135,7 +135,7 @@ class Following(Conformance):
             assert await end(h, await lease_one(h), then=[draft(h, "a", b"second")])
             after = await look(h, "a")
 
-            assert (after.body, after.counters.deliveries) == (b"second", 0)
+            assert (b"second", 0) == (after.body, after.counters.deliveries)
             assert before.incarnation < after.incarnation
 
     async def test_what_follows_comes_after_the_successor(self) -> None:
@@ -147,5 +147,5 @@ class Following(Conformance):
             assert await end(h, held, then=[draft(h, "a", b"too late"), draft(h, "b")])
             leases = await lease(h)
 
-            assert ids(leases) == ["a", "b"]
-            assert leases[0].body == b"successor"
+            assert ["a", "b"] == ids(leases)
+            assert b"successor" == leases[0].body

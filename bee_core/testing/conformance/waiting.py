@@ -176,7 +176,9 @@ class Waiting(Conformance):
                 await h.advance(1)
                 await h.broker.resume(h.queue)
 
-                woken = [await soon(h, task, "resume should wake who waits") for task in (one, other)]
+                woken = [
+                    await soon(h, task, "resume should wake who waits") for task in (one, other)
+                ]
                 assert ["a", "b"] == sorted(woken)
 
     async def test_as_many_messages_wake_as_many_waiters(self) -> None:
@@ -198,15 +200,15 @@ class Waiting(Conformance):
                 assert ["0", "1", "2"] == sorted(woken)
 
     async def test_a_wait_on_one_queue_does_not_use_up_the_wake_up_of_another(self) -> None:
-        async with self.harness() as h:
-            async with (
-                running(h.broker.wait(h.other_queue, timeout=LONG * h.unit)),
-                running(fetch(h)) as worker,
-            ):
-                await h.advance(1)
-                await send(h, "a")
+        async with (
+            self.harness() as h,
+            running(h.broker.wait(h.other_queue, timeout=LONG * h.unit)),
+            running(fetch(h)) as worker,
+        ):
+            await h.advance(1)
+            await send(h, "a")
 
-                assert "a" == await soon(h, worker, "a send should wake who waits")
+            assert "a" == await soon(h, worker, "a send should wake who waits")
 
     async def test_a_wait_that_is_cancelled_takes_nothing_with_it(self) -> None:
         async with self.harness() as h:

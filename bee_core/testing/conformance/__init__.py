@@ -1,0 +1,66 @@
+"""The conformance suite: what passes it is a Broker, what does not is none.
+
+One test for every sentence of `bee_core.broker`, for third parties too. With pytest and
+pytest-asyncio (`asyncio_mode = "auto"`) all it takes is a subclass:
+
+    class TestMyBroker(BrokerConformance):
+        @asynccontextmanager
+        async def harness(self) -> AsyncIterator[Harness]:
+            async with MyBroker(...) as broker:
+                yield MyHarness(broker)
+
+For readable failures put this into conftest.py, before the suite is imported:
+
+    pytest.register_assert_rewrite("bee_core.testing.conformance")
+
+The suite imports no test runner and no backend; every test is an async method without
+arguments whose name begins with `test_`. Not covered, because they need a broken network:
+that every call ends within its deadline, and which errors trouble turns into.
+"""
+
+from bee_core.testing.conformance.archive import Archiving
+from bee_core.testing.conformance.cancel import Cancelling
+from bee_core.testing.conformance.extend import Extending
+from bee_core.testing.conformance.guards import Closing, Guards
+from bee_core.testing.conformance.harness import Harness
+from bee_core.testing.conformance.identity import Identity
+from bee_core.testing.conformance.inspect import Inspecting
+from bee_core.testing.conformance.interrupt import Interrupted
+from bee_core.testing.conformance.lease import Leasing
+from bee_core.testing.conformance.merge import Merged
+from bee_core.testing.conformance.operate import Operating
+from bee_core.testing.conformance.order import Ordering
+from bee_core.testing.conformance.scan import Scanning
+from bee_core.testing.conformance.send import Sending
+from bee_core.testing.conformance.settle import Settling
+from bee_core.testing.conformance.successor import Blocked, Released
+from bee_core.testing.conformance.then import Following
+from bee_core.testing.conformance.together import Together
+from bee_core.testing.conformance.waiting import Waiting
+
+__all__ = ["BrokerConformance", "Harness"]
+
+
+class BrokerConformance(
+    Sending,
+    Ordering,
+    Leasing,
+    Extending,
+    Settling,
+    Following,
+    Identity,
+    Blocked,
+    Released,
+    Merged,
+    Cancelling,
+    Archiving,
+    Inspecting,
+    Scanning,
+    Operating,
+    Waiting,
+    Together,
+    Interrupted,
+    Guards,
+    Closing,
+):
+    """The whole contract. Subclass it and say how to get a `harness`."""

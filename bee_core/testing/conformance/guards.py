@@ -1,0 +1,289 @@
+"""What every verb refuses, what it lets pass, and what closing a broker means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bee_core.broker import Broker, Inspector, Store
+from bee_core.disposition import Delete
+from bee_core.errors import BrokerClosed, InvalidInput, InvalidName, InvalidOption
+from bee_core.message import Draft, Receipt, Settlement, State
+from bee_core.testing.conformance.archive import archive, archived
+from bee_core.testing.conformance.harness import Conformance
+from bee_core.testing.conformance.steps import (
+    Counts,
+    counts,
+    draft,
+    end,
+    ids,
+    lease,
+    lease_one,
+    refuses,
+    send,
+)
+
+BAD_QUEUES = [
+    "",
+    "A",
+    "aB",
+    "1a",
+    "-a",
+    "a b",
+    "a.b",
+    "a:b",
+    "a/b",
+    "a*",
+    "{a}",
+    "ä",
+    "a\n",
+    "x" * 48,
+]
+BAD_IDS = ["", "a\x00", "\n", "a\tb", "\x1b", "\ud800", "x" * 201]
+BAD_NUMBERS = [-1, -0.001, math.nan, math.inf, -math.inf, 1e12]
+
+A = Receipt("a", 1)
+Call = Callable[[], Awaitable[object]]
+
+
+class Guards(Conformance):
+    """A bad argument is refused before anything happens."""
+
+    async def test_it_has_every_verb(self) -> None:
+        async with self.harness() as h:
+            assert isinstance(h.broker, Broker)
+            assert isinstance(h.broker, Inspector)
+            assert isinstance(h.broker.clone(), Store)
+
+    async def test_every_verb_refuses_a_bad_queue_name(self) -> None:
+        async with self.harness() as h:
+            for name in BAD_QUEUES:
+                for verb, call in verbs(h.broker, name).items():
+                    with refuses(InvalidName, f"{verb} in {name!r}"):
+                        await call()
+
+    async def test_the_longest_name_and_the_longest_id_are_good(self) -> None:
+        async with self.harness() as h:
+            queue = h.queue.ljust(47, "q")
+            await h.broker.send(queue, [draft(h, "x" * 200)])
+
+            leases = await h.broker.lease(queue, limit=1, duration=60, holder="w")
+
+            assert ["x" * 200] == ids(leases)
+
+    async def test_a_bad_id_is_refused_and_nothing_of_its_batch_is_stored(self) -> None:
+        async with self.harness() as h:
+            for id in BAD_IDS:
+                with refuses(InvalidName, f"id {id!r}"):
+                    await send(h, "good", id)
+
+            assert Counts() == await counts(h)
+
+    async def test_the_ids_of_one_send_are_distinct(self) -> None:
+        async with self.harness() as h:
+            with refuses(InvalidName):
+                await send(h, "a", "b", "a")
+
+            assert Counts() == await counts(h)
+
+    async def test_a_bad_delay_is_refused(self) -> None:
+        async with self.harness() as h:
+            for delay in BAD_NUMBERS:
+                with refuses(InvalidOption, f"delay {delay}"):
+                    await send(h, "good", Draft("a", b"", delay))
+
+            assert Counts() == await counts(h)
+
+    async def test_a_bad_priority_is_refused(self) -> None:
+        bad: list[Any] = [-10, 10, 1.5, True, "1", None]
+        async with self.harness() as h:
+            for priority in bad:
+                with refuses(InvalidOption, f"priority {priority!r}"):
+                    await send(h, "good", Draft("a", b"", priority=priority))
+
+            assert Counts() == await counts(h)
+
+    async def test_a_body_that_is_not_bytes_is_refused(self) -> None:
+        bad: list[Any] = ["text", None, 1, bytearray(b"a"), {"a": 1}]
+        async with self.harness() as h:
+            for body in bad:
+                with refuses(InvalidInput, f"body {body!r}"):
+                    await send(h, "good", Draft("a", body))
+
+            assert Counts() == await counts(h)
+
+    async def test_a_bad_limit_takes_nothing(self) -> None:
+        bad: list[Any] = [0, -1, 1.5, True, None]
+        async with self.harness() as h:
+            await send(h, "a")
+
+            for limit in bad:
+                with refuses(InvalidOption, f"limit {limit!r}"):
+                    await h.broker.lease(h.queue, limit=limit, duration=60, holder="w")
+
+            assert Counts(ready=1) == await counts(h)
+
+    async def test_a_bad_duration_takes_nothing(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+
+            for duration in [0, *BAD_NUMBERS]:
+                with refuses(InvalidOption, f"duration {duration}"):
+                    await h.broker.lease(h.queue, limit=1, duration=duration, holder="w")
+
+            assert Counts(ready=1) == await counts(h)
+
+    async def test_a_bad_duration_extends_nothing(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            held = await lease_one(h)
+
+            for duration in [0, *BAD_NUMBERS]:
+                with refuses(InvalidOption, f"duration {duration}"):
+                    await h.broker.extend(h.queue, [held.receipt], duration=duration)
+
+            assert await end(h, held)
+
+    async def test_a_bad_timeout_is_refused(self) -> None:
+        async with self.harness() as h:
+            for timeout in BAD_NUMBERS:
+                with refuses(InvalidOption, f"timeout {timeout}"):
+                    await h.broker.wait(h.queue, timeout=timeout)
+
+    async def test_a_bad_draft_among_what_follows_settles_nothing(self) -> None:
+        bad = [Draft("\n", b""), Draft("b", b"", -1), Draft("b", b"", priority=99)]
+        async with self.harness() as h:
+            await send(h, "a", "b")
+            held, other = await lease(h)
+
+            for following in bad:
+                settlements = [
+                    Settlement(other.receipt, Delete()),
+                    Settlement(held.receipt, Delete(), then=[draft(h, "good"), following]),
+                ]
+                with refuses(InvalidInput, f"then {following}"):
+                    await h.broker.settle(h.queue, settlements)
+
+            assert Counts(leased=2) == await counts(h)
+            assert await end(h, held)
+
+    async def test_a_bad_prune_clears_nothing(self) -> None:
+        async with self.harness() as h:
+            await archive(h, "a")
+
+            for number in BAD_NUMBERS:
+                with refuses(InvalidOption, f"older_than {number}"):
+                    await h.broker.prune(h.queue, older_than=number)
+            with refuses(InvalidOption, "keep -1"):
+                await h.broker.prune(h.queue, keep=-1)
+            with refuses(InvalidOption, "limit -1"):
+                await h.broker.prune(h.queue, limit=-1)
+
+            assert ["a"] == await archived(h)
+
+    async def test_a_bad_page_is_refused(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b")
+
+            for limit in (0, -1):
+                with refuses(InvalidOption, f"limit {limit}"):
+                    await h.broker.scan(h.queue, State.READY, limit=limit)
+            for after in ("", "no such page", "[]", "{}"):
+                with refuses(InvalidInput, f"after {after!r}"):
+                    await h.broker.scan(h.queue, State.READY, after=after)
+
+    async def test_a_call_with_nothing_to_do_does_nothing(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+
+            assert [] == list(await h.broker.send(h.queue, []))
+            assert set() == await h.broker.extend(h.queue, [], duration=60)
+            assert set() == await h.broker.settle(h.queue, [])
+            assert set() == await h.broker.cancel(h.queue, [], to=Delete())
+            assert set() == await h.broker.restore(h.queue, [])
+
+            assert Counts(ready=1) == await counts(h)
+            assert [] == list(await h.broker.send(h.other_queue, []))
+            assert h.other_queue not in await h.broker.queues()
+
+
+class Closing(Conformance):
+    """A broker object ends; the store does not."""
+
+    async def test_after_closing_every_verb_says_so(self) -> None:
+        async with self.harness() as h:
+            clone = h.broker.clone()
+            await clone.aclose()
+
+            for verb, call in {**verbs(clone, h.queue), "queues": clone.queues}.items():
+                with refuses(BrokerClosed, verb):
+                    await call()
+
+    async def test_closing_twice_is_harmless(self) -> None:
+        async with self.harness() as h:
+            clone = h.broker.clone()
+
+            await clone.aclose()
+            await clone.aclose()
+
+            assert [] == await lease(h)
+
+    async def test_a_broker_that_was_never_used_can_be_closed(self) -> None:
+        async with self.harness() as h:
+            async with h.broker.clone() as clone:
+                pass
+
+            with refuses(BrokerClosed):
+                await clone.stats(h.queue)
+
+    async def test_closing_a_clone_leaves_the_first_open(self) -> None:
+        async with self.harness() as h:
+            async with h.broker.clone() as clone:
+                await clone.send(h.queue, [draft(h, "a")])
+
+            assert ["a"] == ids(await lease(h))
+
+    async def test_a_clone_outlives_the_one_it_came_from(self) -> None:
+        async with self.harness() as h:
+            parent = h.broker.clone()
+            await parent.send(h.queue, [draft(h, "a")])
+            child = parent.clone()
+            await parent.aclose()
+
+            async with child:
+                leases = await child.lease(h.queue, limit=1, duration=60, holder="w")
+                lost = await child.settle(h.queue, [Settlement(leases[0].receipt, Delete())])
+
+            assert (["a"], set()) == (ids(leases), lost)
+
+    async def test_what_a_closed_broker_held_stays_held(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            async with h.broker.clone() as clone:
+                (held,) = await clone.lease(h.queue, limit=1, duration=60, holder="w")
+
+            assert [] == await lease(h)
+            assert await end(h, held)
+
+
+def verbs(broker: Store, queue: str) -> Mapping[str, Call]:
+    """Every verb that names a queue, called with arguments that are otherwise good."""
+    return {
+        "send": lambda: broker.send(queue, [Draft("a", b"")]),
+        "lease": lambda: broker.lease(queue, limit=1, duration=60, holder="w"),
+        "extend": lambda: broker.extend(queue, [A], duration=60),
+        "settle": lambda: broker.settle(queue, [Settlement(A, Delete())]),
+        "cancel": lambda: broker.cancel(queue, ["a"], to=Delete()),
+        "wait": lambda: broker.wait(queue, timeout=0),
+        "stats": lambda: broker.stats(queue),
+        "get": lambda: broker.get(queue, "a"),
+        "scan": lambda: broker.scan(queue, State.READY),
+        "restore": lambda: broker.restore(queue, ["a"]),
+        "prune": lambda: broker.prune(queue),
+        "purge": lambda: broker.purge(queue),
+        "drop": lambda: broker.drop(queue),
+        "pause": lambda: broker.pause(queue),
+        "resume": lambda: broker.resume(queue),
+        "workers": lambda: broker.workers(queue),
+    }

@@ -1,0 +1,1 @@
+"""The conformance suite, bound to the stores that need no server, and the proof of its teeth."""
