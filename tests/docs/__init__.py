@@ -1,0 +1,1 @@
+"""The documentation is run: its programs, its examples, its links and its tables."""
