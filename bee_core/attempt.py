@@ -12,7 +12,7 @@ import enum
 import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from anyio import BrokenWorkerProcess, CapacityLimiter
 
@@ -36,9 +36,6 @@ from bee_core.outcome import (
 from bee_core.strategy import Rules
 from bee_core.threads import Raised, Threads
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
 DETAIL = 8 * 1024
 """How much of an error is kept with its message, in characters."""
 
@@ -46,11 +43,13 @@ DETAIL = 8 * 1024
 class LostLease(enum.Enum):
     """Not an outcome: the attempt must end because its message is no longer its own."""
 
-    LOST = "lost"
+    CERTAIN = "certain"
+    """The broker said so."""
+    PRESUMED = "presumed"
+    """The lease could not be renewed in time, so somebody else may have the message."""
 
 
-LOST = LostLease.LOST
-Ending: TypeAlias = "TimedOut | Interrupted | LostLease"
+Ending: TypeAlias = TimedOut | Interrupted | LostLease
 
 
 class Attempt:
@@ -154,7 +153,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
         case Snooze(delay=delay):
             return Ruled(Reschedule(delay))
         case Retry(after=after):
-            return Failed(error, after=after)
+            return Failed(error, retry=True, after=after)
         case BrokenWorkerProcess():
             return Stalled("the process that ran the handler died")
         case PermanentError():

@@ -109,13 +109,15 @@ class Broker(Protocol):
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         """End leases. Return the lost receipts; what they name is not touched at all.
 
-        For each settlement whose token is the one its message carries now, in one step:
+        The receipts of one call are distinct. For each settlement whose token is the one its
+        message carries now, in one step:
 
         1. check     the token; a lost one has no effect whatever, its `then` included
         2. count     add `counters` to the message's
         3. dispose   Delete it; Archive it with `note`; or Reschedule it in place, which keeps
-                     id, body and incarnation, clears the token and stores `note`: due after
-                     `delay` with a new sequence number, or with `front` at its old place
+                     id, body and incarnation, clears the token and stores `note` (None leaves
+                     the last one): due after `delay` with a new sequence number, or with
+                     `front` at its old place
         4. succeed   if the message has a successor: after Delete or Archive the successor
                      becomes a fresh message, due when it asked to be; after Reschedule it is
                      merged into the message field by field, as its Update says, and is gone
@@ -141,10 +143,10 @@ class Broker(Protocol):
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Return when something may have become ready, or after `timeout` seconds.
 
-        A hint, and nothing but latency depends on it: it may return early, and sleeping for
-        `timeout` is a correct implementation. It must not lose a message sent between an
-        empty `lease` and this call for longer than `timeout`. One message should wake one
-        waiter, not all. Cancelling it is always safe.
+        A hint, on which nothing but latency depends: it may return early, and a worker whose
+        every wake-up is lost still finds each message after `timeout`. A message sent between
+        an empty `lease` and this call wakes it at once. One message should wake one waiter,
+        not all. Cancelling it is always safe.
         """
         ...
 
@@ -192,8 +194,8 @@ class Inspector(Protocol):
     ) -> Page:
         """A page of messages in one state. Pass the page's `after` to get the next.
 
-        In the order they will be leased; leased ones by when they run out, archived ones
-        newest first. A message that does not change meanwhile is seen exactly once.
+        In the order they will be leased; leased ones by when they run out, blocked ones by id,
+        archived ones newest first. What does not change meanwhile is seen exactly once.
         """
         ...
 
@@ -217,7 +219,8 @@ class Inspector(Protocol):
     async def purge(self, queue: str) -> int:
         """Delete everything that waits: ready, delayed and blocked. Return how many.
 
-        Leased messages and the archive are left alone.
+        Leased messages are left alone, also one whose lease ran out until it is taken over, and
+        so is the archive.
         """
         ...
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, Union
 
 import msgspec
-from msgspec import inspect
 from typing_extensions import TypeForm
 
 from bee_core.errors import DecodeError, InvalidOption, InvalidPayload, UnknownJob
-from bee_core.job import members, tag_of
+from bee_core.job import members, parts, tag_of
 
 J = TypeVar("J")
 
@@ -46,7 +45,7 @@ class _Peek(msgspec.Struct):
     """As much of an envelope as can be read without knowing its job."""
 
     v: int
-    job: dict[str, Any]
+    job: Any = None
 
 
 class JsonCodec(Generic[J]):
@@ -55,12 +54,14 @@ class JsonCodec(Generic[J]):
     def __init__(self, form: TypeForm[J]) -> None:
         self._kinds = members(form)
         self.known = tuple(sorted(tag_of(kind) for kind in self._kinds))
+        whole: Any = Union[parts(form)]  # noqa: UP007: only known at run time
         try:
-            self._decoder = msgspec.json.Decoder(_Envelope[form])  # type: ignore[valid-type]
+            self._decoder = msgspec.json.Decoder(_Envelope[whole])
         except TypeError as error:
             raise InvalidOption(f"{form!r} cannot be a job type: {error}") from error
         self._encode = msgspec.json.Encoder(decimal_format="string").encode
-        self._checked = frozenset(kind for kind in self._kinds if not _always_safe(kind))
+        self._tag_field = _tag_field(self._kinds[0])
+        self._compared = frozenset(kind for kind in self._kinds if _compares(kind))
 
     def encode(self, job: J) -> bytes:
         kind = type(job)
@@ -69,17 +70,22 @@ class JsonCodec(Generic[J]):
                 f"{kind.__name__} is not a job of this queue, which takes {', '.join(self.known)}"
             )
         try:
-            if kind in self._checked:
-                _check(msgspec.to_builtins(job), "job", 1)
             body = self._encode(_Envelope(VERSION, job))
-            self._decoder.decode(body)  # what a worker could not read must not be sent
-            return body
+            if body.count(b"[") + body.count(b"{") > DEEPEST:  # or else it cannot be that deep
+                _check(msgspec.to_builtins(job), "job", 1)
+            # What a worker could not read, or would read otherwise, must not be sent.
+            back = self._decoder.decode(body).job
+            if kind in self._compared and back != job:
+                _check(msgspec.to_builtins(job), "job", 1)
+                raise InvalidPayload(f"{kind.__name__} would come back as {back!r:.200}")
         except InvalidPayload:
             raise
         except RecursionError:
             raise InvalidPayload(f"{kind.__name__} is nested too deeply") from None
         except Exception as error:  # msgspec raises whatever its inputs raise
-            raise InvalidPayload(f"{kind.__name__} cannot be written as JSON: {error}") from error
+            problem = _place(job) or f"{kind.__name__} cannot be written as JSON: {error}"
+            raise InvalidPayload(problem) from error
+        return body
 
     def decode(self, body: bytes) -> J:
         try:
@@ -97,12 +103,34 @@ class JsonCodec(Generic[J]):
             peek = msgspec.json.decode(body, type=_Peek)
         except Exception:
             return DecodeError(f"not a job envelope: {error}", known=self.known)
-        tag = peek.job.get("type")
         if peek.v != VERSION:
             return UnknownJob(f"envelope version {peek.v}, this program knows {VERSION}")
+        tag = peek.job.get(self._tag_field) if isinstance(peek.job, dict) else None
         if isinstance(tag, str) and tag not in self.known:
             return UnknownJob(f"unknown job kind {tag!r}", known=self.known)
         return DecodeError(str(error), known=self.known)
+
+
+def _compares(kind: type) -> bool:
+    """Whether equality of its values means anything."""
+    return vars(object)["__eq__"] is not getattr(kind, "__eq__", None)
+
+
+def _tag_field(kind: type) -> str | None:
+    """Where the tag of a class stands on the wire; None if it has no tag."""
+    config = getattr(kind, "__struct_config__", None)
+    return None if config is None or config.tag is None else str(config.tag_field)
+
+
+def _place(job: object) -> str | None:
+    """Which part of a job cannot be written, if that can be told."""
+    try:
+        _check(msgspec.to_builtins(job), "job", 1)
+    except InvalidPayload as error:
+        return str(error)
+    except Exception:  # it is not this that is wrong with it
+        return None
+    return None
 
 
 def _check(value: object, path: str, depth: int) -> None:
@@ -123,47 +151,3 @@ def _check(value: object, path: str, depth: int) -> None:
     for key, item in items:
         _check(key, f"{path} key", depth)
         _check(item, f"{path}.{key}", depth + 1)
-
-
-_SAFE = (
-    inspect.BoolType,
-    inspect.BytesType,
-    inspect.DateTimeType,
-    inspect.DateType,
-    inspect.DecimalType,
-    inspect.EnumType,
-    inspect.IntType,
-    inspect.LiteralType,
-    inspect.NoneType,
-    inspect.StrType,
-    inspect.TimeDeltaType,
-    inspect.TimeType,
-    inspect.UUIDType,
-)
-
-
-def _always_safe(kind: type) -> bool:
-    """Whether no value of this class can hold a NaN or be nested without end.
-
-    Then a send need not look into it. Known once per class; most job classes are.
-    """
-
-    def safe(info: inspect.Type, above: frozenset[type]) -> bool:
-        match info:
-            case (
-                inspect.StructType(cls=cls, fields=fields)
-                | inspect.DataclassType(cls=cls, fields=fields)
-            ):
-                return cls not in above and all(safe(f.type, above | {cls}) for f in fields)
-            case inspect.UnionType(types=types):
-                return all(safe(member, above) for member in types)
-            case inspect.ListType(item_type=item) | inspect.SetType(item_type=item):
-                return safe(item, above)
-            case inspect.DictType(key_type=key, value_type=value):
-                return safe(key, above) and safe(value, above)
-            case inspect.TupleType(item_types=items):
-                return all(safe(item, above) for item in items)
-            case _:
-                return isinstance(info, _SAFE)
-
-    return safe(inspect.type_info(kind), frozenset())

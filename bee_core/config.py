@@ -23,7 +23,9 @@ def broker_url(given: str | None = None, *, directory: Path | None = None) -> st
         found = _table(_table(_read(here / "pyproject.toml").get("tool")).get("bee"))
     setting = found.get("url", DEFAULT_URL)
     if not isinstance(setting, str):
-        raise InvalidOption(f"url in bee.toml or [tool.bee] must be a string, not {setting!r}")
+        raise InvalidOption(
+            f"url in bee.toml or [tool.bee] must be a string, not {type(setting).__name__}"
+        )
     return setting
 
 
@@ -36,5 +38,5 @@ def _read(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InvalidOption(f"cannot read {path.name}: {error}") from error

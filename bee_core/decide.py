@@ -40,8 +40,10 @@ def decide(rules: Rules, outcome: Outcome, counters: Counters, chance: float) ->
             return rules.on_success
         case Failed(permanent=True):
             return _terminal(rules.on_error)
-        case Failed(after=after):
-            return _apply(rules.on_error, counters.errors, rules.backoff, chance, after)
+        case Failed(retry=retry, after=after):
+            asked = retry and not isinstance(rules.on_error, Repeat)
+            strategy = Repeat(None) if asked else rules.on_error
+            return _apply(strategy, counters.errors, rules.backoff, chance, after)
         case TimedOut():
             return _apply(rules.on_timeout, counters.timeouts, rules.backoff, chance)
         case Stalled():
@@ -51,7 +53,7 @@ def decide(rules: Rules, outcome: Outcome, counters: Counters, chance: float) ->
         case Interrupted():
             return rules.on_interrupt
         case Unknown():
-            return _apply(UNKNOWN, counters.releases, rules.backoff, chance)
+            return _apply(UNKNOWN, counters.unknowns, rules.backoff, chance)
         case Malformed():
             return Archive()
         case Ruled(disposition=disposition):

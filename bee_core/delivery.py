@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, TypeVarTuple
 
 import anyio.to_process
 from anyio import CapacityLimiter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 J = TypeVar("J")
 T = TypeVar("T")
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Delivery(Generic[J]):
@@ -99,22 +99,18 @@ class Delivery(Generic[J]):
         self.follow_ups += (draft,)
         return draft.id
 
-    async def run_in_process(
-        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def run_in_process(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a plain function in another process, which is killed if this run is stopped.
 
         The function must be importable, its arguments and result picklable. What it prints is
         discarded, and children of its own are not killed with it.
         """
-        if kwargs:
-            raise InvalidOption("run_in_process takes positional arguments only")
         return await run_in_process(self._processes, function, *args)
 
 
 def attempt_number(counters: Counters) -> int:
     """Which run this is, not counting the ones that cost nothing."""
-    return max(1, counters.deliveries - counters.releases)
+    return max(1, counters.deliveries - counters.releases - counters.unknowns)
 
 
 async def run_in_process(limiter: CapacityLimiter, function: Callable[..., T], *args: Any) -> T:
@@ -166,9 +162,14 @@ def _positional(function: Callable[..., Any]) -> int:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise InvalidOption(f"{function!r} cannot be a handler: {error}") from error
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidOption(f"{_name(function)} is a generator: calling it would run nothing")
+    empty, keyword = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
+    if any(p.kind is keyword and p.default is empty for p in parameters):
+        raise InvalidOption(f"{_name(function)} must take (job) or (job, delivery)")
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     wanted = [p for p in parameters if p.kind in kinds]
-    required = [p for p in wanted if p.default is inspect.Parameter.empty]
+    required = [p for p in wanted if p.default is empty]
     most = 2 if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters) else len(wanted)
     if most < 1 or len(required) > 2:
         raise InvalidOption(f"{_name(function)} must take (job) or (job, delivery)")

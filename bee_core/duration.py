@@ -17,7 +17,10 @@ LONGEST = 10 * 366 * 86_400.0
 def seconds(value: Duration, name: str, *, least: float = 0.0) -> float:
     """`value` in seconds, or an InvalidOption that names the argument and its range."""
     if type(value) is float or type(value) is int:  # the usual case, and never a bool
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
     elif isinstance(value, timedelta):
         number = value.total_seconds()
     else:

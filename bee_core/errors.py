@@ -118,6 +118,9 @@ class IdTaken(BeeError):
         self.ids = frozenset(ids)
         super().__init__(f"queue {queue!r} already holds {', '.join(sorted(self.ids))}")
 
+    def __reduce__(self) -> tuple[type[IdTaken], tuple[str, frozenset[str]]]:
+        return IdTaken, (self.queue, self.ids)
+
 
 class UnknownScheme(BeeError):
     """No installed broker answers to this URL."""

@@ -113,7 +113,9 @@ class Handlers(Generic[J]):
             rules = self._queue.rules(kind, lease.headers)
         except DecodeError as error:
             raise error.at(self._queue.name, id) from error
-        call = self._whole or self._by_class[kind]
+        call = self._whole or self._by_class.get(kind)
+        if call is None:
+            raise UnknownJob(f"nobody handles {kind.__name__}", queue=self._queue.name, id=id)
         return job, tag_of(kind), rules, call
 
     def report(self, lease: Lease, counters: Counters, note: Note) -> tuple[Draft, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from bee_core.attempt import Attempt
+from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker
 from bee_core.clock import Clock, finish
 
@@ -33,7 +33,7 @@ class Heartbeat:
         clock: Clock,
         held: Callable[[], Sequence[Attempt]],
         patience: float,
-        on_lost: Callable[[Sequence[Attempt]], None],
+        on_lost: Callable[[Sequence[Attempt], LostLease], None],
         on_trouble: Callable[[Exception | None], None],
         on_blocked: Callable[[str], None],
     ) -> None:
@@ -134,7 +134,7 @@ class Heartbeat:
                 attempt.leased_until = before + self._lease
         gone = [attempt for attempt in old if attempt.lease.receipt in lost]
         if gone:
-            self._tell(partial(self._on_lost, gone))
+            self._tell(partial(self._on_lost, gone, LostLease.CERTAIN))
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._on_trouble, None))
@@ -144,7 +144,7 @@ class Heartbeat:
         now = self._clock.now()
         overdue = [attempt for attempt in old if attempt.leased_until <= now]
         if overdue:
-            self._tell(partial(self._on_lost, overdue))
+            self._tell(partial(self._on_lost, overdue, LostLease.PRESUMED))
         if not self._troubled:
             self._troubled = True
             self._tell(partial(self._on_trouble, error))

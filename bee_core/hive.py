@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from typing_extensions import TypeForm
 
@@ -19,19 +19,20 @@ from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.config import broker_url
 from bee_core.delivery import Delivery
-from bee_core.duration import Duration
+from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidOption, NoHandler
 from bee_core.events import Observer, log_events
 from bee_core.handlers import Failure, Handlers
+from bee_core.message import check_whole
 from bee_core.queue import MAX_BYTES, Queue
 from bee_core.registry import connect
-from bee_core.strategy import Policy
+from bee_core.strategy import Policy, check_policy, overlay
 from bee_core.url import redact
-from bee_core.worker import Worker
+from bee_core.worker import SHORTEST_LEASE, SHORTEST_POLL, Worker
 
 J = TypeVar("J")
 K = TypeVar("K")
-F = TypeVar("F", bound=Callable[..., object])
+R = TypeVar("R")
 
 
 class HiveQueue(Queue[J]):
@@ -56,11 +57,11 @@ class HiveQueue(Queue[J]):
 
     @overload
     def handler(
-        self, function: Callable[[J, Delivery[J]], object], /
-    ) -> Callable[[J, Delivery[J]], object]: ...
+        self, function: Callable[[J, Delivery[J]], R], /
+    ) -> Callable[[J, Delivery[J]], R]: ...
     @overload
-    def handler(self, function: Callable[[J], object], /) -> Callable[[J], object]: ...
-    def handler(self, function: Callable[..., object], /) -> Callable[..., object]:
+    def handler(self, function: Callable[[J], R], /) -> Callable[[J], R]: ...
+    def handler(self, function: Callable[..., R], /) -> Callable[..., R]:
         """Decorate the function that handles every job of this queue.
 
         `async def` runs in the event loop, a plain function in a thread. It takes the job, or
@@ -69,29 +70,17 @@ class HiveQueue(Queue[J]):
         self.handlers.handle_all(function)
         return function
 
-    def on(
-        self, kind: type[K], *, process: bool = False
-    ) -> Callable[
-        [Callable[[K, Delivery[J]], object] | Callable[[K], object]],
-        Callable[[K, Delivery[J]], object] | Callable[[K], object],
-    ]:
+    def on(self, kind: type[K], *, process: bool = False) -> On[K, J]:
         """Decorate the function that handles jobs of one class.
 
         `process=True` runs a plain function that takes the job alone in a process of its own,
         which is killed at the timeout.
         """
-
-        def register(
-            function: Callable[[K, Delivery[J]], object] | Callable[[K], object],
-        ) -> Callable[[K, Delivery[J]], object] | Callable[[K], object]:
-            self.handlers.handle(kind, function, process=process)
-            return function
-
-        return register
+        return On(self.handlers, kind, process)
 
     def on_failure(
-        self, function: Callable[[Failure[J], Delivery[J]], object], /
-    ) -> Callable[[Failure[J], Delivery[J]], object]:
+        self, function: Callable[[Failure[J], Delivery[J]], R], /
+    ) -> Callable[[Failure[J], Delivery[J]], R]:
         """Decorate the function that hears of every job that has failed for good.
 
         The report is a job of its own, sent in the same step that ends the failed one.
@@ -100,12 +89,31 @@ class HiveQueue(Queue[J]):
         return function
 
 
+class On(Generic[K, J]):
+    """The decorator that `HiveQueue.on` gives."""
+
+    def __init__(self, handlers: Handlers[J], kind: type[K], process: bool) -> None:
+        self._handlers = handlers
+        self._kind = kind
+        self._process = process
+
+    @overload
+    def __call__(
+        self, function: Callable[[K, Delivery[J]], R], /
+    ) -> Callable[[K, Delivery[J]], R]: ...
+    @overload
+    def __call__(self, function: Callable[[K], R], /) -> Callable[[K], R]: ...
+    def __call__(self, function: Callable[..., R], /) -> Callable[..., R]:
+        self._handlers.handle(self._kind, function, process=self._process)
+        return function
+
+
 class Hive:
     """The queues of a program on one broker.
 
     url         where; by default BEE_URL, or `url` in bee.toml, or memory://
     broker      a broker object instead of a url
-    policy      for every queue that does not say otherwise
+    policy      what every queue asks for where it does not say otherwise
     The rest are the options of `Worker`, for every worker of this hive.
     """
 
@@ -128,13 +136,13 @@ class Hive:
         self._url = url
         self._origin = broker
         self._broker: Store | None = None
-        self._policy = policy
-        self._concurrency = concurrency
+        self._policy = check_policy(policy)
+        self._concurrency = check_whole(concurrency, "concurrency", least=1)
         self._options: dict[str, Any] = {
-            "lease": lease,
-            "poll": poll,
-            "grace": grace,
-            "cancel_grace": cancel_grace,
+            "lease": seconds(lease, "lease", least=SHORTEST_LEASE),
+            "poll": seconds(poll, "poll", least=SHORTEST_POLL),
+            "grace": seconds(grace, "grace"),
+            "cancel_grace": seconds(cancel_grace, "cancel_grace"),
             "observers": tuple(observers),
             "clock": clock,
         }
@@ -158,7 +166,7 @@ class Hive:
             self,
             name,
             form,
-            policy=self._policy if policy is None else policy,
+            policy=self._policy if policy is None else overlay(policy, self._policy),
             codec=codec,
             max_bytes=max_bytes,
             concurrency=self._concurrency if concurrency is None else concurrency,
@@ -198,17 +206,12 @@ class Hive:
         Empty means empty: jobs that are delayed or to be repeated are waited for. Touches no
         signals; cancel the task that runs it, or call `stop`.
         """
-        workers = self._make_workers()
-        try:
-            if until_empty:
-                await self._run_until_empty(workers)
-            else:
-                await _together(worker.run() for worker in workers)
-        finally:
-            self._workers = [worker for worker in self._workers if worker not in workers]
+        await self._run(self._make_workers(), until_empty)
 
     def stop(self, *, grace: Duration | None = None) -> None:
         """Stop what `run` or `working` is doing: see `Worker.stop`."""
+        if grace is not None:
+            seconds(grace, "grace")
         for worker in self._workers:
             worker.stop(grace=grace)
 
@@ -234,12 +237,40 @@ class Hive:
 
         Leaving it stops gracefully. If a worker fails, leaving it raises the reason.
         """
-        task = asyncio.ensure_future(self.run())
+        task = await self.start()
         try:
             yield self
         finally:
             self.stop()
             await task
+
+    async def start(self) -> asyncio.Task[None]:
+        """Start to work in the background; return when all workers take jobs.
+
+        `working` is this with an end to it.
+        """
+        workers = self._make_workers()
+        task = asyncio.create_task(self._run(workers, until_empty=False), name="bee:hive")
+        up = asyncio.create_task(_all_started(workers), name="bee:starting")
+        try:
+            await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            up.cancel()
+        if task.done():
+            task.result()
+        return task
+
+    async def _run(self, workers: list[Worker[Any]], until_empty: bool) -> None:
+        try:
+            if until_empty:
+                await self._run_until_empty(workers)
+            else:
+                await _together(worker.run() for worker in workers)
+        finally:
+            self._workers = [worker for worker in self._workers if worker not in workers]
 
     def _make_workers(self) -> list[Worker[Any]]:
         workers = [
@@ -250,8 +281,7 @@ class Hive:
                 handlers=queue.handlers,
                 policy=queue.policy,
                 codec=queue.codec,
-                concurrency=queue.concurrency,
-                **self._options,
+                **{"concurrency": queue.concurrency} | self._options,
             )
             for queue in self.queues.values()
             if queue.handlers.any
@@ -274,8 +304,17 @@ class Hive:
             workers[:] = self._make_workers()
 
     def __repr__(self) -> str:
-        where = repr(self._origin) if self._origin is not None else redact(broker_url(self._url))
+        try:
+            url = redact(broker_url(self._url))
+            where = url if self._origin is None else repr(self._origin)
+        except InvalidOption as error:
+            where = f"nowhere: {error}"
         return f"<Hive of {', '.join(self.queues) or 'no queues'} on {where}>"
+
+
+async def _all_started(workers: list[Worker[Any]]) -> None:
+    for worker in workers:
+        await worker.started()
 
 
 async def _together(runs: Any) -> None:

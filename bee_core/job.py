@@ -15,7 +15,7 @@ import msgspec
 import typing_extensions
 
 from bee_core.errors import InvalidOption
-from bee_core.strategy import Policy
+from bee_core.strategy import Policy, check_policy
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -46,7 +46,7 @@ class JobMeta(msgspec.StructMeta):
         config |= {"frozen": True, "tag_field": "type", "tag": tag or snake_case(name)}
         cls = super().__new__(mcls, name, bases, namespace, **config)
         if policy is not None:
-            cls.__policy__ = policy
+            cls.__policy__ = check_policy(policy)
         return cls
 
 
@@ -74,16 +74,24 @@ def tag_of(kind: type) -> str:
 
 def members(form: object) -> tuple[type, ...]:
     """The classes that a job type stands for: itself, or the members of the union."""
-    if isinstance(form, typing_extensions.TypeAliasType):
-        return members(form.__value__)
-    alias = getattr(typing, "TypeAliasType", None)
-    if alias is not None and isinstance(form, alias):
-        return members(form.__value__)
+    return tuple(typing.get_origin(part) or part for part in parts(form))
+
+
+def parts(form: object) -> tuple[Any, ...]:
+    """What a job type is made of, aliases and annotations taken off."""
+    if isinstance(form, _ALIASES):
+        return parts(form.__value__)
     origin = typing.get_origin(form)
     if origin is typing.Annotated:
-        return members(typing.get_args(form)[0])
+        return parts(typing.get_args(form)[0])
     if origin in (typing.Union, types.UnionType):
-        return tuple(kind for member in typing.get_args(form) for kind in members(member))
+        return tuple(part for member in typing.get_args(form) for part in parts(member))
     if isinstance(form, TypeVar) or not isinstance(origin or form, type):
         raise InvalidOption(f"{form!r} is not a job type: give a class or a union of classes")
-    return (typing.cast("type", origin or form),)
+    return (form,)
+
+
+_ALIASES: tuple[Any, ...] = (
+    typing_extensions.TypeAliasType,
+    getattr(typing, "TypeAliasType", typing_extensions.TypeAliasType),
+)

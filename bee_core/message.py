@@ -13,12 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+from unicodedata import category
 
 import msgspec
 
-from bee_core.disposition import Disposition
+from bee_core.disposition import Archive, Delete, Disposition, Terminal
 from bee_core.duration import seconds
-from bee_core.errors import InvalidName, InvalidOption
+from bee_core.errors import InvalidName, InvalidOption, InvalidPayload
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PRIORITIES = range(-9, 10)
@@ -47,7 +48,9 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stalls: int = 0
     """Leases that ran out, and processes that died under it."""
     releases: int = 0
-    """Times it was given back unfinished, at no cost: shutdown, snooze, unknown kind."""
+    """Times it was given back unfinished, at no cost: shutdown, snooze."""
+    unknowns: int = 0
+    """Times it met a worker that does not know its kind."""
 
     def __add__(self, other: Counters) -> Counters:
         return Counters(
@@ -56,6 +59,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             timeouts=self.timeouts + other.timeouts,
             stalls=self.stalls + other.stalls,
             releases=self.releases + other.releases,
+            unknowns=self.unknowns + other.unknowns,
         )
 
 
@@ -224,7 +228,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     leased: int = 0
     blocked: int = 0
     archived: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """By reason."""
+    """By reason; what was archived without a note counts as "ruled"."""
     oldest_due: float | None = None
     """Seconds for which the longest-due ready message has been waiting; None if none is ready."""
     paused: bool = False
@@ -261,15 +265,30 @@ def check_id(id: str) -> str:
     """The id, or InvalidName. Any text without control characters that UTF-8 can hold."""
     if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
         raise InvalidName(f"{id!r:.100} is not a job id: 1 to {_LONGEST_ID} characters")
-    if not id.isprintable() and any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in id):
+    if not id.isprintable() and any(category(c) in ("Cc", "Cs") for c in id):
         raise InvalidName(f"{id!r} is not a job id: no control characters, no lone surrogates")
     return id
+
+
+def check_ids(ids: Sequence[str]) -> Sequence[str]:
+    """The ids, or InvalidName for the first bad one."""
+    for id in ids:
+        check_id(id)
+    return ids
+
+
+def check_whole(value: int, name: str, *, least: int) -> int:
+    """The number, or an InvalidOption that names it and its range."""
+    if type(value) is not int or value < least:
+        raise InvalidOption(f"{name} must be a whole number from {least}, not {value!r}")
+    return value
 
 
 def check_draft(draft: Draft) -> Draft:
     """The draft, or an InvalidInput that says what is wrong with it."""
     check_id(draft.id)
-    seconds(draft.delay, "delay")
+    if seconds(draft.delay, "delay") != draft.delay:
+        raise InvalidOption("delay must be seconds in a Draft, not a timedelta")
     if type(draft.priority) is not int or draft.priority not in PRIORITIES:
         raise InvalidOption(
             f"priority must be a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]} "
@@ -277,14 +296,48 @@ def check_draft(draft: Draft) -> Draft:
         )
     if not isinstance(draft.body, bytes):
         raise InvalidOption(f"a body is bytes, not {type(draft.body).__name__}")
+    if draft.if_taken is not KEEP and not isinstance(draft.if_taken, Keep | Reject | Update):
+        raise InvalidOption(f"if_taken is Keep(), Reject() or Update(), not {draft.if_taken!r}")
+    if draft.headers is not NO_HEADERS:
+        check_headers(draft.headers)
     return draft
 
 
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise InvalidPayload unless headers are text by text."""
+    if not isinstance(headers, Mapping):
+        raise InvalidPayload(f"headers must be a mapping, not {type(headers).__name__}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidPayload(f"header {name!r}: names and values must be strings")
+
+
+def check_terminal(to: Terminal) -> Terminal:
+    """Delete or Archive, or InvalidOption."""
+    if not isinstance(to, Delete | Archive):
+        raise InvalidOption(f"to is Delete() or Archive(), not {to!r}")
+    return to
+
+
+def check_holder(holder: str) -> str:
+    """The name of who leases: any text that an id could be."""
+    try:
+        return check_id(holder)
+    except InvalidName as error:
+        raise InvalidName(f"holder: {error}") from None
+
+
 def new_id() -> str:
-    """A fresh UUIDv7: unique, and in the order of creation."""
-    stamp = time.time_ns() // 1_000_000
-    number = (stamp & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    """A fresh UUIDv7: unique, and in the order of creation to the millisecond."""
+    try:
+        random = _randomness.pop()
+    except IndexError:
+        _randomness.extend(os.urandom(10 * 256).hex(" ", 10).split())
+        random = _randomness.pop()
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    variant = "89ab"[int(random[3], 16) & 3]
+    return f"{stamp[:8]}-{stamp[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
+
+
+_randomness: list[str] = []  # asking the kernel for each id would take longer than all the rest
+os.register_at_fork(after_in_child=_randomness.clear)

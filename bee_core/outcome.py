@@ -22,10 +22,11 @@ class Succeeded(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The handler raised. `permanent` ends repeats; `after` replaces the backoff."""
+    """The handler raised. `permanent` ends repeats; `retry` asks for one, `after` says when."""
 
     error: BaseException
     permanent: bool = False
+    retry: bool = False
     after: float | None = None
 
 
@@ -71,7 +72,8 @@ Outcome: TypeAlias = (
 class Retry(Exception):
     """Raise or return it in a handler: a failed run, to be repeated after exactly `after`.
 
-    Counts as an error and obeys `on_error`'s limit; without `after` the backoff decides.
+    It overrules an `on_error` that would not repeat, and obeys the limit of one that does. It
+    counts as an error; without `after` the backoff decides when.
     """
 
     def __init__(self, reason: str = "", *, after: Duration | None = None) -> None:
@@ -86,6 +88,9 @@ class Snooze(Exception):
         super().__init__(reason)
         self.delay = seconds(delay, "Snooze delay")
 
+    def __reduce__(self) -> tuple[type[Snooze], tuple[float, str]]:
+        return Snooze, (self.delay, str(self))
+
 
 def tally(outcome: Outcome) -> Counters:
     """What this outcome adds to the counters of its message."""
@@ -96,8 +101,10 @@ def tally(outcome: Outcome) -> Counters:
             return Counters(timeouts=1)
         case Stalled():
             return Counters(stalls=1)
-        case Interrupted() | Unknown():
+        case Interrupted():
             return Counters(releases=1)
+        case Unknown():
+            return Counters(unknowns=1)
         case Ruled(disposition=disposition):
             return Counters(releases=1) if isinstance(disposition, Reschedule) else ZERO
         case Succeeded() | Malformed():

@@ -31,12 +31,14 @@ from bee_core.message import (
     NO_HEADERS,
     Draft,
     IfTaken,
+    Keep,
     Sent,
     check_draft,
+    check_headers,
     check_queue,
     new_id,
 )
-from bee_core.strategy import Policy, Rules, resolve
+from bee_core.strategy import Policy, Rules, check_policy, resolve
 
 J = TypeVar("J")
 
@@ -71,7 +73,7 @@ class Queue(Generic[J]):
         self._broker = broker
         self.name = check_queue(name)
         self.form = form
-        self.policy = policy
+        self.policy = check_policy(policy)
         self.codec: Codec[J] = JsonCodec(form) if codec is None else codec
         self.max_bytes = max_bytes
 
@@ -145,18 +147,17 @@ class Queue(Generic[J]):
         if_taken: IfTaken = KEEP,
     ) -> Draft:
         """The message that `send` would send. Takes the same options; does no I/O."""
-        body = self.codec.encode(job)
+        body = self._encode(job)
         if len(body) > self.max_bytes:
             raise PayloadTooLarge(
                 f"a {type(job).__name__} of {len(body)} bytes; queue {self.name!r} takes at most "
                 f"{self.max_bytes} (max_bytes=...). Send a reference to the data instead."
             )
-        if at is not None:
-            delay = _until(at, delay)
-        if policy is not None or headers:
+        wait = seconds(delay, "delay") if at is None else _until(at, delay)
+        if policy is not None or headers is not NO_HEADERS:
             headers = _headers(headers, policy)
-        wait = seconds(delay, "delay")
-        return check_draft(Draft(id or new_id(), body, wait, priority, headers, if_taken))
+        name = new_id() if id is None else id
+        return check_draft(Draft(name, body, wait, priority, headers, if_taken))
 
     async def cancel(
         self, *ids: str, to: Terminal = Archive(), running: bool = True
@@ -166,6 +167,14 @@ class Queue(Generic[J]):
         A running job is stopped when its worker next renews the lease, unless `running=False`.
         """
         return await self.broker.cancel(self.name, ids, to=to, running=running)
+
+    def _encode(self, job: J) -> bytes:
+        try:
+            return self.codec.encode(job)
+        except InvalidPayload:
+            raise
+        except Exception as error:  # a codec of the user's own
+            raise InvalidPayload(f"the codec refused a {type(job).__name__}: {error!r}") from error
 
     def decode(self, id: str, body: bytes) -> J:
         """The job in a message; the only exception is DecodeError, naming the message."""
@@ -189,8 +198,11 @@ class Queue(Generic[J]):
             try:
                 sent = await broker.send(self.name, drafts)
                 break
-            except OutcomeUnknown:  # the ids are fixed, so sending again cannot do harm
-                if last:
+            except OutcomeUnknown as error:
+                # The ids are fixed, so a draft that keeps what is there may be sent again; one that
+                # rejects or updates would meet itself.
+                if last or not all(isinstance(draft.if_taken, Keep) for draft in drafts):
+                    error.add_note(f"ids: {', '.join(draft.id for draft in drafts[:10])}")
                     raise
         return [Ticket(draft.id, what) for draft, what in zip(drafts, sent, strict=True)]
 
@@ -210,13 +222,13 @@ def _rules(policy: Policy, kind: type, text: str | None) -> Rules:
 
 
 def _headers(headers: Mapping[str, str], policy: Policy | None) -> Mapping[str, str]:
-    for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidPayload(f"header {name!r}: names and values must be strings")
+    check_headers(headers)
+    headers = dict(headers)
+    for name in headers:
         if name.startswith("bee-"):
             raise InvalidPayload(f"header {name!r}: names beginning with bee- are bee's own")
     if policy is not None:
-        headers = {**headers, POLICY_HEADER: msgspec.json.encode(policy).decode()}
+        headers[POLICY_HEADER] = msgspec.json.encode(check_policy(policy)).decode()
     try:
         size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
     except UnicodeEncodeError as error:
@@ -229,6 +241,6 @@ def _headers(headers: Mapping[str, str], policy: Policy | None) -> Mapping[str, 
 def _until(at: datetime, delay: Duration) -> float:
     if delay:
         raise InvalidOption("give either delay or at, not both")
-    if at.tzinfo is None:
+    if not isinstance(at, datetime) or at.tzinfo is None:
         raise InvalidOption("at must be an aware datetime: say which time zone is meant")
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return seconds(max(0.0, (at - datetime.now(UTC)).total_seconds()), "at")

@@ -77,7 +77,7 @@ class Slots:
             now = self._clock.now()
             for attempt in [a for a in self.running.values() if a.check_at <= now]:
                 if attempt.ending is None:
-                    self.end(attempt, TimedOut(now - attempt.started_at))
+                    self.end(attempt, TimedOut(attempt.rules.timeout or 0.0))
                 elif attempt.cancels < 2:
                     self._cancel(attempt)
                 else:

@@ -33,10 +33,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         least, most = seconds(self.min, "Backoff min"), seconds(self.max, "Backoff max")
         if most < least:
             raise InvalidOption(f"Backoff max ({most:g} s) is shorter than its min ({least:g} s)")
-        if not 1.0 <= self.factor <= 1_000.0:
-            raise InvalidOption(f"Backoff factor must be between 1 and 1000, not {self.factor}")
-        if not 0.0 <= self.jitter <= 1.0:
-            raise InvalidOption(f"Backoff jitter must be between 0 and 1, not {self.jitter}")
+        if not _is_number(self.factor) or not 1.0 <= self.factor <= 1_000.0:
+            raise InvalidOption(f"Backoff factor must be between 1 and 1000, not {self.factor!r}")
+        if not _is_number(self.jitter) or not 0.0 <= self.jitter <= 1.0:
+            raise InvalidOption(f"Backoff jitter must be between 0 and 1, not {self.jitter!r}")
         msgspec.structs.force_setattr(self, "min", least)
         msgspec.structs.force_setattr(self, "max", most)
 
@@ -47,6 +47,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         except OverflowError:
             full = self.max
         return full * (1.0 - self.jitter * chance)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Repeat(msgspec.Struct, frozen=True, tag="repeat"):
@@ -65,6 +69,10 @@ class Repeat(msgspec.Struct, frozen=True, tag="repeat"):
             raise InvalidOption(
                 f"Repeat needs a number of times >= 0, or None for ever; not {times!r}"
             )
+        if not isinstance(self.otherwise, Delete | Archive):
+            raise InvalidOption(f"Repeat otherwise takes Delete, Archive; not {self.otherwise!r}")
+        if self.backoff is not None and not isinstance(self.backoff, Backoff):
+            raise InvalidOption(f"Repeat backoff takes a Backoff; not {self.backoff!r}")
 
 
 ArchiveStrategy: TypeAlias = Delete | Archive
@@ -77,7 +85,7 @@ InterruptStrategy: TypeAlias = Delete | Archive | Reschedule
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do with a job, whatever happens to it. What is not set is left to the next level.
 
-    The levels, first wins: `send(policy=...)`, the job class, the queue, bee's defaults.
+    The levels, first wins: `send(policy=...)`, job class, queue, hive, bee's defaults.
     Only what `send` was given travels with the message, so a changed job class or
     queue applies to jobs that are already waiting.
 
@@ -132,13 +140,28 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
 
 
+def check_policy(policy: Policy) -> Policy:
+    """The policy, or InvalidOption."""
+    if not isinstance(policy, Policy):
+        raise InvalidOption(f"policy takes a Policy, not {policy!r}")
+    return policy
+
+
+def overlay(*levels: Policy) -> Policy:
+    """One policy: the blanks of the first level filled from the second, and so on."""
+    return Policy(**_filled(levels))  # type: ignore[arg-type]
+
+
 @lru_cache(maxsize=1024)
 def resolve(*levels: Policy) -> Rules:
-    """Fill the blanks of the first level from the second, and so on, then from the defaults."""
-    filled: dict[str, object] = {}
-    for level in reversed(levels):
-        for name in level.__struct_fields__:
-            value = getattr(level, name)
-            if value is not UNSET:
-                filled[name] = value
-    return Rules(**filled)  # type: ignore[arg-type]
+    """As `overlay`, and what is left blank filled from the defaults."""
+    return Rules(**_filled(levels))  # type: ignore[arg-type]
+
+
+def _filled(levels: tuple[Policy, ...]) -> dict[str, object]:
+    return {
+        name: value
+        for level in reversed(levels)
+        for name in level.__struct_fields__
+        if (value := getattr(level, name)) is not UNSET
+    }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bee_core.clock import Alarm, Clock
 
 FIRST = 0.1
-LONGEST = 5.0
+LONGEST = 2.0
 
 
 class Trouble:
@@ -29,7 +29,7 @@ class Trouble:
         self._alarms: dict[str, Alarm] = {}
 
     async def back_off(self, verb: str, error: Exception) -> None:
-        """The verb failed: wait before it is tried again (full jitter, up to 5 s)."""
+        """The verb failed: wait before it is tried again (full jitter, up to 2 s)."""
         failures = self._failures[verb] = self._failures.get(verb, 0) + 1
         if failures == 1:
             self._on_begin(verb, error)

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from bee_core.duration import seconds
 from bee_core.errors import InvalidOption
+
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 class Url:
     """A broker URL whose parameters are taken one by one; what nobody took is an error."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise InvalidOption(f"a broker URL is text, not {type(text).__name__}")
         self.text = text
         try:
             self.parts = urlsplit(text)
-        except ValueError as error:
-            raise InvalidOption(f"not a broker URL: {redact(text)} ({error})") from None
+        except ValueError:  # its text may hold the password
+            raise InvalidOption(f"not a broker URL: {redact(text)}") from None
         self.scheme = self.parts.scheme
-        self._parameters = dict(parse_qsl(self.parts.query, keep_blank_values=True))
+        pairs = parse_qsl(self.parts.query, keep_blank_values=True)
+        self._parameters = dict(pairs)
+        if len(self._parameters) < len(pairs):
+            raise InvalidOption(f"a parameter is given twice: {redact(text)}")
         self._known: list[str] = []
 
     @property
@@ -35,9 +43,28 @@ class Url:
         text = self.string(name)
         if text is None:
             return None
-        if not text.isascii() or not text.isdigit() or int(text) < least:
+        if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
             raise InvalidOption(f"URL parameter {name} must be a whole number from {least}")
         return int(text)
+
+    def number(self, name: str, *, least: float = 0.0) -> float | None:
+        """Take a parameter as seconds."""
+        text = self.string(name)
+        if text is None:
+            return None
+        try:
+            return seconds(float(text), f"URL parameter {name}", least=least)
+        except ValueError:
+            raise InvalidOption(f"URL parameter {name} must be a number of seconds") from None
+
+    def flag(self, name: str) -> bool | None:
+        """Take a parameter as yes or no."""
+        text = self.string(name)
+        if text is None:
+            return None
+        if text.lower() not in _FLAGS:
+            raise InvalidOption(f"URL parameter {name} must be 1 or 0")
+        return _FLAGS[text.lower()]
 
     def finish(self) -> None:
         """Raise if a parameter was left over."""
@@ -51,13 +78,26 @@ class Url:
 
 
 def redact(url: str) -> str:
-    """The URL as it may be shown: without its password."""
+    """The URL as it may be shown: without its password, wherever that stands.
+
+    One of an odd shape is cut down to what certainly is no password.
+    """
+    scheme, separator, _ = url.partition("://")
     try:
         parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        user = f"{parts.username}:***@" if parts.username else ":***@"
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=user + host))
+        odd = "@" in parts.path + parts.query + parts.fragment
     except ValueError:
-        return url.partition("://")[0] + "://***"
+        odd = True
+    if odd or not separator:
+        return f"{scheme}://***" if separator else "***"
+    user, at, host = parts.netloc.rpartition("@")
+    if ":" in user:
+        user = f"{user.partition(':')[0]}:***"
+    query = "&".join(_hide(pair) for pair in parts.query.split("&"))
+    return urlunsplit(parts._replace(netloc=user + at + host, query=query))
+
+
+def _hide(pair: str) -> str:
+    name, equals, _ = pair.partition("=")
+    secret = any(word in name.lower() for word in ("password", "secret", "token", "key"))
+    return f"{name}{equals}***" if secret and equals else pair

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 
 from typing_extensions import TypeForm
 
-from bee_core.attempt import LOST, Attempt, note_of
+from bee_core.attempt import Attempt, LostLease, note_of
 from bee_core.broker import Broker, Inspector
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
@@ -33,7 +33,15 @@ from bee_core.decide import decide
 from bee_core.delivery import Delivery, Handler, attempt_number
 from bee_core.disposition import Delete, Reschedule
 from bee_core.duration import Duration, seconds
-from bee_core.errors import DecodeError, InvalidOption, UnknownJob, WorkerStuck
+from bee_core.errors import (
+    BeeError,
+    BrokerClosed,
+    BrokerMisconfigured,
+    DecodeError,
+    InvalidOption,
+    UnknownJob,
+    WorkerStuck,
+)
 from bee_core.events import (
     AttemptLost,
     AttemptSettled,
@@ -52,7 +60,7 @@ from bee_core.events import (
 )
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
-from bee_core.message import ZERO, Counters, Draft, Lease, Settlement, new_id
+from bee_core.message import ZERO, Counters, Draft, Lease, Settlement, check_whole, new_id
 from bee_core.outcome import (
     Interrupted,
     Malformed,
@@ -71,6 +79,8 @@ from bee_core.trouble import Trouble
 
 J = TypeVar("J")
 
+SHORTEST_LEASE = 0.05
+SHORTEST_POLL = 0.001
 _LEASE_BATCH = 100
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
@@ -107,18 +117,16 @@ class Worker(Generic[J]):
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        if type(concurrency) is not int or concurrency < 1:
-            raise InvalidOption(f"concurrency must be a whole number from 1, not {concurrency!r}")
         self.broker = broker
         self.queue: Queue[J] = Queue(broker, queue, form, policy=policy, codec=codec)
-        self.concurrency = concurrency
+        self.concurrency = check_whole(concurrency, "concurrency", least=1)
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
         self._handlers = Handlers(self.queue) if handlers is None else handlers
         if handler is not None:
             self._handlers.handle_all(handler)
         self._handlers.check()
-        self._lease = seconds(lease, "lease", least=0.05)
-        self._poll = seconds(poll, "poll", least=0.001)
+        self._lease = seconds(lease, "lease", least=SHORTEST_LEASE)
+        self._poll = seconds(poll, "poll", least=SHORTEST_POLL)
         self._grace = seconds(grace, "grace")
         self._cancel_grace = seconds(cancel_grace, "cancel_grace")
         self._observers = tuple(observers)
@@ -130,11 +138,12 @@ class Worker(Generic[J]):
         self._started = self._settled = 0
         self._stopping = self._until_empty = self._killed = False
         self._stop_at = math.inf
-        self._failure: WorkerStuck | None = None
+        self._failure: BeeError | None = None
+        self._up = asyncio.Event()
         self._free_slot = asyncio.Event()
         self._bell = clock.alarm()
         self._waiting: asyncio.Task[None] | None = None
-        self._main_task: asyncio.Future[None] | None = None
+        self._main_task: asyncio.Task[None] | None = None
 
         name = self.queue.name
         self._trouble = Trouble(
@@ -182,8 +191,8 @@ class Worker(Generic[J]):
             raise InvalidOption("until_empty needs a broker that is an Inspector too")
         self._begun = True
         self._until_empty = until_empty
-        main = asyncio.ensure_future(self._main(math.inf if max_jobs is None else max_jobs))
-        self._main_task = main
+        most = math.inf if max_jobs is None else max_jobs
+        main = self._main_task = asyncio.create_task(self._main(most), name="bee:worker")
         try:
             await asyncio.shield(main)
         except asyncio.CancelledError:
@@ -219,6 +228,10 @@ class Worker(Generic[J]):
         if self._main_task is not None:
             self._main_task.cancel()
 
+    async def started(self) -> None:
+        """Return when it has begun to take jobs."""
+        await self._up.wait()
+
     @property
     def stopping(self) -> bool:
         """Whether it has been told to stop."""
@@ -227,7 +240,7 @@ class Worker(Generic[J]):
     @asynccontextmanager
     async def working(self) -> AsyncIterator[Worker[J]]:
         """Work in the background inside `async with`; leaving it stops gracefully."""
-        task = asyncio.ensure_future(self.run())
+        task = asyncio.create_task(self.run(), name="bee:working")
         try:
             yield self
         finally:
@@ -239,6 +252,7 @@ class Worker(Generic[J]):
         settling = asyncio.create_task(self._settler.run(), name="bee:settler")
         watching = asyncio.create_task(self._slots.watch(), name="bee:watch")
         self._emit(WorkerStarted(self.queue.name, self.holder))
+        self._up.set()
         try:
             await self._fetch(max_jobs)
             await self._drain()
@@ -267,6 +281,10 @@ class Worker(Generic[J]):
                 leases = await self.broker.lease(
                     self.queue.name, limit=limit, duration=self._lease, holder=self.holder
                 )
+            except (BrokerClosed, BrokerMisconfigured) as error:  # waiting would not help
+                self._failure = error
+                self.stop()
+                return
             except Exception as error:  # whatever it is, a worker that lives goes on taking jobs
                 await self._trouble.back_off("lease", error)
                 continue
@@ -371,11 +389,12 @@ class Worker(Generic[J]):
         self._free_slot.set()
         if self._stopping or not self._slots.running:
             self._bell.ring()
-        if attempt.ending is LOST:
+        ending = attempt.ending
+        if isinstance(ending, LostLease):
             self._forget(attempt)
-            self._emit_lost(attempt, None, certain=True)
+            self._emit_lost(attempt, None, certain=ending is LostLease.CERTAIN)
             return
-        outcome = outcome if attempt.ending is None else attempt.ending
+        outcome = outcome if ending is None else ending
         self._settle(attempt, outcome, tally(outcome))
 
     def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
@@ -412,9 +431,9 @@ class Worker(Generic[J]):
 
     # What the parts report.
 
-    def _on_lost(self, attempts: Sequence[Attempt]) -> None:
+    def _on_lost(self, attempts: Sequence[Attempt], how: LostLease) -> None:
         for attempt in attempts:
-            self._slots.end(attempt, LOST)
+            self._slots.end(attempt, how)
 
     def _on_stuck(self, attempt: Attempt) -> None:
         receipt, stuck = attempt.lease.receipt, self._slots.stuck

@@ -20,7 +20,7 @@ from bee_core.broker import Store
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
 from bee_core.duration import seconds
-from bee_core.errors import BrokerFull, IdTaken, InvalidName, InvalidOption
+from bee_core.errors import BrokerFull, IdTaken, InvalidName
 from bee_core.message import (
     ZERO,
     Counters,
@@ -30,11 +30,16 @@ from bee_core.message import (
     Note,
     Receipt,
     Reject,
+    RunAt,
     Sent,
     Settlement,
     State,
     Update,
     check_draft,
+    check_holder,
+    check_ids,
+    check_terminal,
+    check_whole,
 )
 from bee_core.url import Url
 from bee_memory.inspector import MemoryInspector
@@ -91,8 +96,8 @@ class MemoryBroker(MemoryInspector, Store):
     async def lease(
         self, queue: str, *, limit: int, duration: float, holder: str
     ) -> Sequence[Lease]:
-        if type(limit) is not int or limit < 1:
-            raise InvalidOption(f"limit must be a whole number from 1, not {limit!r}")
+        check_whole(limit, "limit", least=1)
+        check_holder(holder)
         duration = seconds(duration, "duration", least=0.001)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
@@ -153,6 +158,8 @@ class MemoryBroker(MemoryInspector, Store):
     async def cancel(
         self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
     ) -> AbstractSet[str]:
+        check_ids(ids)
+        check_terminal(to)
         with self._memory.lock:
             q = self._open(queue)
             missing, rings = set(), 0
@@ -297,6 +304,15 @@ def _moves(rule: Update, old: float, new: float) -> bool:
             assert_never(rule.run_at)
 
 
+def _both(first: RunAt, second: RunAt, moved: bool) -> RunAt:
+    """The rule for the time that two rules, one after the other, have left in a successor."""
+    if second == "never" or first == second:
+        return first
+    if first == "never":
+        return second
+    return "always" if moved or "always" in (first, second) else first
+
+
 def _join(successor: Arrival, further: Arrival) -> None:
     """Merge a further draft into a successor, which then remembers both their wishes."""
     first, second = successor.rule, further.rule
@@ -306,12 +322,13 @@ def _join(successor: Arrival, further: Arrival) -> None:
     if second.policy:
         headers, priority = further.draft.headers, further.draft.priority
         draft = msgspec.structs.replace(draft, headers=headers, priority=priority)
-    if _moves(second, successor.due, further.due):
+    moved = _moves(second, successor.due, further.due)
+    if moved:
         successor.due, successor.number = further.due, further.number
     successor.draft = draft
     successor.rule = Update(
         payload=first.payload or second.payload,
-        run_at=first.run_at if second.run_at == "never" else second.run_at,
+        run_at=_both(first.run_at, second.run_at, moved),
         policy=first.policy or second.policy,
         reset_counts=first.resets or second.resets,
     )

@@ -9,8 +9,20 @@ import msgspec
 
 from bee_core.broker import Inspector
 from bee_core.duration import seconds
-from bee_core.errors import BrokerClosed
-from bee_core.message import Draft, Holder, Page, QueueStats, State, Stored, Update, check_queue
+from bee_core.errors import BrokerClosed, InvalidOption
+from bee_core.message import (
+    Draft,
+    Holder,
+    Page,
+    QueueStats,
+    State,
+    Stored,
+    Update,
+    check_id,
+    check_ids,
+    check_queue,
+    check_whole,
+)
 from bee_memory.state import Memory, Queue
 
 
@@ -46,6 +58,7 @@ class MemoryInspector(Inspector):
             )
 
     async def get(self, queue: str, id: str) -> Stored | None:
+        check_id(id)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             message = q.live.get(id)
@@ -54,10 +67,14 @@ class MemoryInspector(Inspector):
     async def scan(
         self, queue: str, state: State, *, after: str | None = None, limit: int = 100
     ) -> Page:
+        check_whole(limit, "limit", least=1)
+        start = () if after is None else _read_mark(after)
         with self._memory.lock:
             found = sorted(self._in_state(self._open(queue), state), key=lambda item: item[0])
-        start = () if after is None else tuple(msgspec.json.decode(after))
-        rest = [(key, stored) for key, stored in found if key > start]
+        try:
+            rest = [(key, stored) for key, stored in found if key > start]
+        except TypeError as error:
+            raise InvalidOption(f"after must come from a page of this scan: {error}") from error
         page = rest[:limit]
         more = msgspec.json.encode(page[-1][0]).decode() if len(rest) > limit else None
         return Page([stored for _, stored in page], more)
@@ -72,7 +89,7 @@ class MemoryInspector(Inspector):
         for message in q.live.values():
             if state is State.BLOCKED and message.successor is not None:
                 blocked = message.successor.message().stored(State.BLOCKED)
-                yield (message.successor.due, message.id), blocked
+                yield (message.id,), blocked
             elif message.state(now) is state:
                 leased = state is State.LEASED
                 key = (message.visible_at, message.sequence) if leased else message.place
@@ -82,7 +99,7 @@ class MemoryInspector(Inspector):
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             missing = set()
-            for id in ids:
+            for id in check_ids(ids):
                 old = q.archived(id)
                 if old is None or id in q.live:
                     missing.add(id)
@@ -97,6 +114,8 @@ class MemoryInspector(Inspector):
         self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
     ) -> int:
         older_than = seconds(older_than, "older_than")
+        check_whole(keep, "keep", least=0)
+        check_whole(limit, "limit", least=0)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             oldest = list(q.archive.items())[: max(0, len(q.archive) - keep)][:limit]
@@ -148,3 +167,11 @@ class MemoryInspector(Inspector):
     def _open(self, queue: str) -> Queue:
         self._check_open()
         return self._memory.queue(check_queue(queue))
+
+
+def _read_mark(after: str) -> tuple[float | str, ...]:
+    """Where the last page ended."""
+    try:
+        return msgspec.json.decode(after, type=tuple[float | str, ...])
+    except msgspec.DecodeError as error:
+        raise InvalidOption(f"after must come from a page of this scan: {error}") from error

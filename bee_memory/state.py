@@ -12,7 +12,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from types import MappingProxyType
 from typing import TypeAlias
+
+import msgspec
 
 from bee_core.clock import Clock
 from bee_core.message import ZERO, Counters, Draft, Note, State, Stored, Update
@@ -174,5 +177,7 @@ class Memory:
         return self.queues.setdefault(name, Queue())
 
     def arrive(self, draft: Draft, rule: Update, now: float) -> Arrival:
-        """Give a draft its number and its times."""
+        """Give a draft its number and its times, and keep nothing that its sender could change."""
+        if draft.headers:
+            draft = msgspec.structs.replace(draft, headers=MappingProxyType(dict(draft.headers)))
         return Arrival(draft, rule, next(self.sequence), now + draft.delay, now)

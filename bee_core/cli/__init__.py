@@ -25,7 +25,7 @@ def demo(plain: bool) -> None:
     """Run jobs of every fate on the memory broker, and check that none was lost.
 
     \b
-    Takes about five seconds and ends by itself.
+    Takes about two seconds and ends by itself.
     Exit code: 0 if every job met its fate, 1 if the audit found otherwise.
     """
     from bee_core.cli.demo import run_demo

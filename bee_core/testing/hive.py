@@ -92,7 +92,7 @@ class HiveUnderTest:
     async def start(self) -> None:
         """Start workers (again)."""
         if self._task is None:
-            self._task = asyncio.create_task(self.hive.run(), name="bee:hive-under-test")
+            self._task = await self.hive.start()
             await self.clock.settle()
 
     async def stop(self) -> None:

@@ -20,8 +20,9 @@ that every call ends within its deadline, and which errors trouble turns into.
 
 from bee_core.testing.conformance.archive import Archiving
 from bee_core.testing.conformance.cancel import Cancelling
+from bee_core.testing.conformance.closing import Closing
 from bee_core.testing.conformance.extend import Extending
-from bee_core.testing.conformance.guards import Closing, Guards
+from bee_core.testing.conformance.guards import Guards
 from bee_core.testing.conformance.harness import Harness
 from bee_core.testing.conformance.identity import Identity
 from bee_core.testing.conformance.inspect import Inspecting

@@ -16,6 +16,7 @@ from bee_core.testing.conformance.steps import (
     lease_one,
     look,
     send,
+    update,
 )
 
 
@@ -153,6 +154,21 @@ class Archiving(Conformance):
             assert [b"second", b"first"] == bodies
             assert {"a"} == await h.broker.restore(h.queue, ["a"])
 
+    async def test_the_life_that_was_archived_last_may_have_been_the_first(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", b"first"))
+            held = await lease_one(h)
+            await update(h, "a", b"second")
+            await h.broker.cancel(h.queue, ["a"], to=Archive(), running=False)
+            await h.advance(1)
+
+            await end(h, held, Archive())
+
+            assert b"first" == (await look(h, "a")).body
+            assert ["a", "a"] == await archived(h)
+            await h.broker.restore(h.queue, ["a"])
+            assert b"first" == (await lease_one(h)).body
+
     async def test_what_is_live_again_or_was_never_archived_is_not_restored(self) -> None:
         async with self.harness() as h:
             for id in ("ready", "delayed", "held", "free"):
@@ -202,22 +218,22 @@ class Archiving(Conformance):
     async def test_pruning_spares_what_is_young(self) -> None:
         async with self.harness() as h:
             await archive(h, "old")
-            await h.advance(30)
+            await h.advance(14)
             await archive(h, "young")
 
             assert 0 == await h.broker.prune(h.queue, older_than=LONG * h.unit)
-            assert 1 == await h.broker.prune(h.queue, older_than=25 * h.unit)
+            assert 1 == await h.broker.prune(h.queue, older_than=10 * h.unit)
 
             assert ["young"] == await archived(h)
 
     async def test_pruning_by_age_and_number_spares_both(self) -> None:
         async with self.harness() as h:
             await archive_in_turn(h, "c", "b", "a")
-            await h.advance(30)
+            await h.advance(14)
             await archive(h, "young")
 
-            assert 1 == await h.broker.prune(h.queue, older_than=25 * h.unit, keep=3)
-            assert 2 == await h.broker.prune(h.queue, older_than=25 * h.unit, keep=1)
+            assert 1 == await h.broker.prune(h.queue, older_than=10 * h.unit, keep=3)
+            assert 2 == await h.broker.prune(h.queue, older_than=10 * h.unit, keep=1)
 
             assert ["young"] == await archived(h)
 
@@ -232,7 +248,7 @@ class Archiving(Conformance):
 
 async def archive(h: Harness, id: str, body: bytes = b"body") -> None:
     """Send a message, lease it and archive it. Nothing else may be ready."""
-    await send(h, draft(h, id, body, priority=9))
+    await send(h, draft(h, id, body))
     await end(h, await lease_one(h), Archive(), note=Note("succeeded"))
 
 

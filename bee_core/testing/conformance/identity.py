@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bee_core.disposition import Archive, Reschedule
 from bee_core.errors import IdTaken
-from bee_core.message import ZERO, Counters, Reject, RunAt, Sent, State, Update
+from bee_core.message import ZERO, Counters, IfTaken, Reject, RunAt, Sent, State, Update
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,
@@ -178,7 +178,7 @@ class Identity(Conformance):
             assert Sent.UPDATED is await update(h, "a", after=new, rule=Update(run_at=run_at))
             stored = await look(h, "a")
 
-            assert (State.READY is stored.state) == (ids(await lease(h)) == ["a"])
+            assert (State.READY is stored.state) == (["a"] == ids(await lease(h)))
             return stored.state
 
     async def test_times_are_compared_even_if_the_priorities_differ(self) -> None:
@@ -222,7 +222,7 @@ class Identity(Conformance):
             await send(h, "held", "waiting", "kept")
             await lease_one(h)
 
-            rules = {"held": Update(), "waiting": Update(), "new": Reject()}
+            rules: dict[str, IfTaken] = {"held": Update(), "waiting": Update(), "new": Reject()}
             sent = await send(h, "kept", *(draft(h, id, if_taken=r) for id, r in rules.items()))
 
             assert [Sent.KEPT, Sent.BLOCKED, Sent.UPDATED, Sent.CREATED] == sent

@@ -13,6 +13,7 @@ from bee_core.testing.conformance.steps import (
     counts,
     draft,
     end,
+    extend,
     ids,
     lapse,
     lapse_one,
@@ -169,11 +170,23 @@ class Leasing(Conformance):
             assert first.receipt.token < second.receipt.token
             assert "bob" == (await look(h, "a")).holder
 
+    async def test_a_lease_may_be_a_fraction_of_a_second(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            await lease_one(h, units=0.5)
+            await h.advance(2)
+
+            again = await lease_one(h)
+            await extend(h, again, 0.5)
+            await h.advance(2)
+
+            assert ["a"] == ids(await lease(h))
+
     async def test_a_lease_that_ran_out_counts_one_stall(self) -> None:
         async with self.harness() as h:
             await send(h, "a")
             await lapse(h)
-            await h.advance(10 * SHORT)  # how long ago does not matter
+            await h.advance(3 * SHORT)  # how long ago does not matter
 
             second = await lapse_one(h)
             third = await lease_one(h)

@@ -22,7 +22,7 @@ from bee_core.testing.conformance.steps import (
 
 
 class Merged(Conformance):
-    """After Reschedule, or when the lease is taken over, the successor becomes part of the first."""
+    """After Reschedule, and when the lease is taken over, both become one message."""
 
     async def test_a_successor_is_merged_into_a_message_that_is_repeated(self) -> None:
         ways: list[Disposition] = [Reschedule(), Reschedule(front=True), Reschedule(delay=60)]

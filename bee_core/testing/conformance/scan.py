@@ -47,7 +47,9 @@ class Scanning(Conformance):
             await send(h, draft(h, "a", b"new", priority=2, headers={"k": "v"}, if_taken=Update()))
 
             (blocked,) = (await h.broker.scan(h.queue, State.BLOCKED)).items
+            (leased,) = (await h.broker.scan(h.queue, State.LEASED)).items
 
+            assert await h.broker.get(h.queue, "a") == leased
             assert ("a", State.BLOCKED, b"new") == (blocked.id, blocked.state, blocked.body)
             assert (2, {"k": "v"}) == (blocked.priority, dict(blocked.headers))
 
@@ -80,11 +82,11 @@ class Scanning(Conformance):
     async def test_archived_messages_are_newest_first(self) -> None:
         async with self.harness() as h:
             await send(h, "b", "c", "a")
-            for held in await lease(h):
+            for held in reversed(await lease(h)):
                 await end(h, held, Archive())
                 await h.advance(1)
 
-            assert ["a", "c", "b"] == ids(await pages(h, State.ARCHIVED, 2))
+            assert ["b", "c", "a"] == ids(await pages(h, State.ARCHIVED, 2))
 
     async def test_pages_of_any_size_show_every_message_once(self) -> None:
         wanted = [f"{(n * 7) % 20:02}" for n in range(20)]
@@ -138,8 +140,12 @@ class Scanning(Conformance):
                 seen += ids(page.items)
                 if page.after is None:
                     break
-                await h.broker.cancel(h.queue, [f"fleeting {turn}"], to=Delete())
-                await send(h, draft(h, f"urgent {turn}", priority=1), draft(h, f"late {turn}"))
+                if turn % 2:  # now there are more before the mark, now there are fewer
+                    await send(h, *(draft(h, f"urgent {turn}{n}", priority=1) for n in "abc"))
+                else:
+                    gone = [f"fleeting {turn}", f"fleeting {turn + 1}"]
+                    await h.broker.cancel(h.queue, gone, to=Delete())
+                await send(h, f"late {turn}")
                 page = await h.broker.scan(h.queue, State.READY, after=page.after, limit=3)
 
             assert steady == [id for id in seen if id in steady]

@@ -13,7 +13,7 @@ from bee_core.testing.conformance.steps import (
     draft,
     end,
     ids,
-    lapse_one,
+    lapse,
     lease,
     lease_one,
     look,
@@ -89,43 +89,46 @@ class Settling(Conformance):
             assert LONG + 4 < waited < LONG + 15
 
     async def test_a_late_worker_may_settle_if_nobody_took_over(self) -> None:
-        for way in EVERY_WAY:
-            async with self.harness() as h:
-                await send(h, "a")
-                late = await lapse_one(h)
+        async with self.harness() as h:
+            await send(h, *map(str, EVERY_WAY))
+            late = await lapse(h)
 
-                assert await end(h, late, way), way
+            applied = [await end(h, one, way) for one, way in zip(late, EVERY_WAY, strict=True)]
 
-                stored = await h.broker.get(h.queue, "a")
+            assert [True] * len(EVERY_WAY) == applied
+            for way in EVERY_WAY:
+                stored = await h.broker.get(h.queue, str(way))
                 assert (way == Delete()) == (stored is None)
                 assert stored is None or Counters(deliveries=1) == stored.counters
 
     async def test_a_stale_worker_cannot_settle_someone_elses_lease(self) -> None:
-        for way in EVERY_WAY:
-            async with self.harness() as h:
-                await send(h, "a")
-                stale = await lapse_one(h)
-                held = await lease_one(h, holder="bob")
-                before = await look(h, "a")
+        async with self.harness() as h:
+            await send(h, *map(str, EVERY_WAY))
+            stale = await lapse(h)
+            held = await lease(h, holder="bob")
+            before = [await look(h, str(way)) for way in EVERY_WAY]
 
-                applied = await end(h, stale, way, note=Note("failed"), counters=Counters(errors=1))
+            note, more = Note("failed"), Counters(errors=1)
+            ways = zip(stale, EVERY_WAY, strict=True)
+            applied = [await end(h, one, way, note=note, counters=more) for one, way in ways]
 
-                assert not applied, way
-                assert before == await look(h, "a")
-                assert [] == await lease(h)
-                assert await end(h, held)
+            assert [False] * len(EVERY_WAY) == applied
+            assert before == [await look(h, str(way)) for way in EVERY_WAY]
+            assert [] == await lease(h)
+            assert all([await end(h, one) for one in held])
 
     async def test_a_stale_worker_cannot_settle_the_next_life_of_its_message(self) -> None:
-        for way in EVERY_WAY:
-            async with self.harness() as h:
-                await send(h, "a")
-                stale = await lapse_one(h)
-                await end(h, await lease_one(h))
-                await send(h, draft(h, "a", b"second"))
+        async with self.harness() as h:
+            await send(h, *map(str, EVERY_WAY))
+            stale = await lapse(h)
+            for one in await lease(h):
+                await end(h, one)
+            await send(h, *(draft(h, str(way), b"second") for way in EVERY_WAY))
 
-                assert not await end(h, stale, way), way
+            applied = [await end(h, one, way) for one, way in zip(stale, EVERY_WAY, strict=True)]
 
-                assert b"second" == (await lease_one(h)).body
+            assert [False] * len(EVERY_WAY) == applied
+            assert [b"second"] * len(EVERY_WAY) == [one.body for one in await lease(h)]
 
     async def test_a_lease_can_be_settled_only_once(self) -> None:
         for way in EVERY_WAY:
@@ -175,6 +178,17 @@ class Settling(Conformance):
             assert Counts(ready=1) == await counts(h)
             assert [None, None] == [await h.broker.get(h.queue, id) for id in ("a", "b")]
             assert State.ARCHIVED is (await look(h, "c")).state
+
+    async def test_a_large_batch_is_extended_and_settled_whole(self) -> None:
+        async with self.harness() as h:
+            await send(h, *(str(n) for n in range(1000)))
+            receipts = [one.receipt for one in await lease(h, 1000)]
+
+            extended = await h.broker.extend(h.queue, receipts, duration=LONG * h.unit)
+            settled = await h.broker.settle(h.queue, [Settlement(r, Delete()) for r in receipts])
+
+            assert (set(), set()) == (extended, settled)
+            assert Counts() == await counts(h)
 
     async def test_a_message_that_nobody_holds_cannot_be_settled(self) -> None:
         async with self.harness() as h:
@@ -238,7 +252,7 @@ class Settling(Conformance):
             assert Counters(deliveries=1, releases=1) == (await look(h, "a")).counters
 
     async def test_a_repeated_message_keeps_the_note(self) -> None:
-        note = Note("failed", 'ValueError: it\'s "bad" \\ {}\n日本 🐝 ' + "x" * 4000)
+        note = Note("failed", 'ValueError: it\'s "bad" \\ {}\r\n\x00 日本 🐝 ' + "x" * 4000)
         for way in (Reschedule(), Reschedule(delay=60), Reschedule(front=True)):
             async with self.harness() as h:
                 await send(h, "a")

@@ -121,13 +121,14 @@ class Blocked(Conformance):
             held = await lease_one(h)
 
             rules = [
+                nothing,
                 Update(policy=False, run_at="never", reset_counts=False),
                 Update(payload=False, run_at="never"),
                 Update(payload=False, policy=False, run_at="always"),
                 Update(payload=False, policy=False, run_at="never", reset_counts=True),
                 nothing,
             ]
-            for n, rule in enumerate(rules, 1):
+            for n, rule in enumerate(rules):
                 change = draft(h, "a", b"%d" % n, headers={"n": f"{n}"}, if_taken=rule, after=LONG)
                 await send(h, change)
             await end(h, held, Reschedule())

@@ -138,6 +138,15 @@ class Following(Conformance):
             assert (b"second", 0) == (after.body, after.counters.deliveries)
             assert before.incarnation < after.incarnation
 
+    async def test_what_follows_may_change_the_message_that_is_repeated(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", b"first"))
+
+            then = [draft(h, "a", b"second", if_taken=Update())]
+            assert await end(h, await lease_one(h), Reschedule(delay=60), then=then)
+
+            assert [b"second"] == [one.body for one in await lease(h)]
+
     async def test_what_follows_comes_after_the_successor(self) -> None:
         async with self.harness() as h:
             await send(h, "a")

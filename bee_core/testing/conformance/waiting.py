@@ -10,7 +10,6 @@ import asyncio
 
 from bee_core.broker import Store
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.message import Lease
 from bee_core.testing.conformance.archive import archive
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
@@ -34,20 +33,18 @@ class Waiting(Conformance):
     """Who sleeps is woken, or wakes by itself."""
 
     async def test_a_wait_is_over_after_its_timeout(self) -> None:
-        async with self.harness() as h:
-            async with running(h.broker.wait(h.queue, timeout=SHORT * h.unit)) as waiting:
-                await soon(h, waiting, "wait should return after its timeout")
+        async with self.harness() as h, running(wait(h, SHORT)) as waiting:
+            await soon(h, waiting, "wait should return after its timeout")
 
     async def test_a_wait_without_time_is_over_at_once(self) -> None:
-        async with self.harness() as h:
-            async with running(h.broker.wait(h.queue, timeout=0)) as waiting:
-                await soon(h, waiting, "wait should return after its timeout")
+        async with self.harness() as h, running(wait(h, 0)) as waiting:
+            await soon(h, waiting, "wait should return after its timeout")
 
     async def test_a_wait_is_over_if_something_is_ready_already(self) -> None:
         async with self.harness() as h:
             await send(h, "a")
 
-            async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)) as waiting:
+            async with running(wait(h)) as waiting:
                 await soon(h, waiting, "wait should see what is ready already")
 
     async def test_a_message_sent_meanwhile_is_heard(self) -> None:
@@ -182,13 +179,12 @@ class Waiting(Conformance):
                 assert ["a", "b"] == sorted(woken)
 
     async def test_as_many_messages_wake_as_many_waiters(self) -> None:
-        async with self.harness() as h:
-            async with running(fetch(h)) as a, running(fetch(h)) as b, running(fetch(h)) as c:
-                await h.advance(1)
-                await send(h, "1", "2", "3")
+        async with self.harness() as h, running(fetch(h)) as one, running(fetch(h)) as other:
+            await h.advance(1)
+            await send(h, "a", "b")
 
-                woken = [await soon(h, task, "each should be woken") for task in (a, b, c)]
-                assert ["1", "2", "3"] == sorted(woken)
+            woken = [await soon(h, task, "each should be woken") for task in (one, other)]
+            assert ["a", "b"] == sorted(woken)
 
     async def test_who_takes_less_than_there_is_leaves_the_rest_to_be_heard(self) -> None:
         async with self.harness() as h:
@@ -210,10 +206,19 @@ class Waiting(Conformance):
 
             assert "a" == await soon(h, worker, "a send should wake who waits")
 
+    async def test_a_wait_can_be_cancelled(self) -> None:
+        async with self.harness() as h, running(wait(h)) as waiting:
+            await h.advance(1)
+
+            begun = waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+            assert begun == waiting.cancelled()
+
     async def test_a_wait_that_is_cancelled_takes_nothing_with_it(self) -> None:
         async with self.harness() as h:
             for n in range(3):
-                async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)):
+                async with running(wait(h)):
                     await h.advance(1)
                     await send(h, str(n))
 
@@ -222,7 +227,7 @@ class Waiting(Conformance):
 
     async def test_a_wait_that_is_cancelled_leaves_its_wake_up_to_another(self) -> None:
         async with self.harness() as h:
-            first = asyncio.create_task(h.broker.wait(h.queue, timeout=LONG * h.unit))
+            first = asyncio.create_task(wait(h))
             await h.advance(1)
             async with running(fetch(h)) as second:
                 await h.advance(1)
@@ -230,11 +235,12 @@ class Waiting(Conformance):
                 first.cancel()
                 await asyncio.gather(first, return_exceptions=True)
 
-                assert "a" == await soon(h, second, "the wake-up went with who was cancelled")
+                if first.cancelled():  # or else it was over already, and has heard it itself
+                    assert "a" == await soon(h, second, "the wake-up went with who was cancelled")
 
     async def test_a_wait_that_was_cancelled_before_does_not_swallow_a_wake_up(self) -> None:
         async with self.harness() as h:
-            async with running(h.broker.wait(h.queue, timeout=LONG * h.unit)):
+            async with running(wait(h)):
                 await h.advance(1)
 
             async with running(fetch(h)) as worker:
@@ -245,7 +251,7 @@ class Waiting(Conformance):
 
     async def test_a_wait_that_timed_out_before_does_not_swallow_a_wake_up(self) -> None:
         async with self.harness() as h:
-            async with running(h.broker.wait(h.queue, timeout=SHORT * h.unit)) as gone:
+            async with running(wait(h, SHORT)) as gone:
                 await soon(h, gone, "wait should return after its timeout")
 
             async with running(fetch(h)) as worker:
@@ -255,13 +261,17 @@ class Waiting(Conformance):
                 assert "a" == await soon(h, worker, "the wake-up went to nobody")
 
 
+async def wait(h: Harness, units: float = LONG) -> None:
+    """Wait once."""
+    await h.broker.wait(h.queue, timeout=units * h.unit)
+
+
 async def fetch(h: Harness) -> str:
     """The id of the next message, whenever it comes."""
     while not (leases := await lease(h, 1)):
-        await h.broker.wait(h.queue, timeout=LONG * h.unit)
-        await asyncio.sleep(0)  # a store whose wait never really waits must not stop the clock
-    only: Lease = leases[0]
-    return only.receipt.id
+        await wait(h)
+        await asyncio.sleep(0)  # where wait never really waits, time must go on all the same
+    return leases[0].receipt.id
 
 
 async def send_and_close(h: Harness, broker: Store, id: str) -> None:

@@ -1,0 +1,147 @@
+"""The operator's half of the Redis broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
+
+from bee_core.broker import Inspector
+from bee_core.duration import seconds
+from bee_core.errors import InvalidOption
+from bee_core.message import (
+    Holder,
+    Page,
+    QueueStats,
+    State,
+    Stored,
+    check_id,
+    check_ids,
+    check_whole,
+)
+from bee_redis.records import blocked, microseconds, stored
+
+_PAGE = 1000
+
+
+class RedisInspector(Inspector):
+    """Every verb of Inspector, each as its script."""
+
+    async def _run(self, verb: str, queue: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    async def _names(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    async def _register(self, queue: str) -> None:
+        raise NotImplementedError
+
+    async def _forget(self, queue: str) -> None:
+        raise NotImplementedError
+
+    async def queues(self) -> Sequence[str]:
+        return [name for name in sorted(await self._names()) if await self._holds(name)]
+
+    async def _holds(self, queue: str) -> bool:
+        stats = await self.stats(queue)
+        return bool(stats.live or stats.archived or stats.paused)
+
+    async def stats(self, queue: str) -> QueueStats:
+        reply = await self._run("stats", queue)
+        ready, delayed, leased, waiting, paused, oldest, *reasons = reply
+        return QueueStats(
+            ready=ready,
+            delayed=delayed,
+            leased=leased,
+            blocked=waiting,
+            archived={reasons[i].decode(): int(reasons[i + 1]) for i in range(0, len(reasons), 2)},
+            oldest_due=int(oldest) / 1_000_000 if oldest else None,
+            paused=bool(paused),
+        )
+
+    async def get(self, queue: str, id: str) -> Stored | None:
+        fields = await self._run("get", queue, check_id(id))
+        return stored(id.encode(), fields) if fields else None
+
+    async def scan(
+        self, queue: str, state: State, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        check_whole(limit, "limit", least=1)
+        if state is State.BLOCKED:
+            return await self._scan_blocked(queue, after, limit)
+        start = ("", b"") if after is None else _read_mark(after)
+        reply = await self._run("scan", queue, state.value, limit, *start)
+        score, member, *rest = reply
+        items = [stored(rest[i], rest[i + 1 : i + 6]) for i in range(0, len(rest), 6)]
+        more = msgspec.json.encode((score.decode(), member)).decode() if score else None
+        return Page(items, more)
+
+    async def _scan_blocked(self, queue: str, after: str | None, limit: int) -> Page:
+        ids = sorted(id.decode() for id in await self._run("blocked", queue))
+        rest = [id for id in ids if after is None or id > after]
+        page = rest[:limit]
+        records = await self._run("blocked", queue, *page) if page else []
+        items = [blocked(id, msg) for id, msg in zip(page, records, strict=True) if msg]
+        return Page(items, page[-1] if len(rest) > limit else None)
+
+    async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
+        if not check_ids(ids):
+            return set()
+        return {ids[index] for index in await self._run("restore", queue, *ids)}
+
+    async def prune(
+        self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
+    ) -> int:
+        check_whole(keep, "keep", least=0)
+        check_whole(limit, "limit", least=0)
+        age = microseconds(seconds(older_than, "older_than"))
+        gone = 0
+        while gone < limit:
+            page = min(_PAGE, limit - gone)
+            count: int = await self._run("prune", queue, age, keep, page)
+            gone += count
+            if count < page:
+                break
+        return gone
+
+    async def purge(self, queue: str) -> int:
+        purged, skip, more = 0, 0, 1
+        while more:
+            count, more, skip = await self._run("purge", queue, _PAGE, skip)
+            purged += count
+        return purged
+
+    async def drop(self, queue: str) -> None:
+        await self._run("drop", queue)
+        await self._forget(queue)
+
+    async def pause(self, queue: str) -> None:
+        await self._register(queue)
+        await self._run("pause", queue)
+
+    async def resume(self, queue: str) -> None:
+        await self._run("resume", queue)
+
+    async def workers(self, queue: str) -> Sequence[Holder]:
+        ends: dict[str, list[float]] = {}
+        rank = 0
+        while True:
+            reply = await self._run("workers", queue, _PAGE, rank)
+            for i in range(0, len(reply), 2):
+                ends.setdefault(reply[i + 1].decode(), []).append(float(reply[i]) / 1_000_000)
+            rank += _PAGE
+            if len(reply) < 2 * _PAGE:
+                break
+        return [Holder(name, len(until), min(until)) for name, until in sorted(ends.items())]
+
+
+def _read_mark(after: str) -> tuple[str, bytes]:
+    """Where the last page ended: the score and the member."""
+    try:
+        score, member = msgspec.json.decode(after, type=tuple[str, bytes])
+        float(score)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InvalidOption(f"after must come from a page of this scan: {error}") from error
+    return score, member

@@ -1,0 +1,37 @@
+"""The keys of a queue. One hash tag per queue, so all of them live in one slot of a cluster."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+PREFIX = "bee"
+PARTS = (
+    "ready",
+    "delayed",
+    "leased",
+    "msg",
+    "meta",
+    "next",
+    "archive",
+    "kept",
+    "older",
+    "head",
+    "bell",
+)
+"""In the order in which every script takes them; `lua/lib.lua` says what is in each."""
+
+
+@lru_cache(maxsize=1024)
+def keys(prefix: str, queue: str) -> tuple[bytes, ...]:
+    """All keys of a queue, for a script."""
+    return tuple(f"{prefix}:{{{queue}}}:{part}".encode() for part in PARTS)
+
+
+def bell(prefix: str, queue: str) -> bytes:
+    """The list that holds a queue's wake-ups."""
+    return keys(prefix, queue)[-1]
+
+
+def registry(prefix: str) -> bytes:
+    """The set of the names of all queues. In a cluster it has a slot of its own."""
+    return f"{prefix}:queues".encode()

@@ -1,0 +1,5 @@
+#!lua flags=allow-oom
+-- Delete the queue with all it holds. Tokens go on growing: they are drawn from the clock.
+-- KEYS  see lib.lua
+-- ARGV  none
+return call('UNLINK', unpack(KEYS))

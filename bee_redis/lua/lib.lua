@@ -1,0 +1,375 @@
+-- What every script shares: the keys of a queue, how records are packed, and the steps that the
+-- verbs are made of. It is put in front of each script; it does nothing by itself.
+--
+-- KEYS  1 ready    zset  -priority -> due, number, id   (in order of delivery, byte by byte)
+--       2 delayed  zset  due -> priority, number, id     (not due when last looked at)
+--       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
+--       4 msg      hash  id -> number, sent_at, due, priority, headers, body
+--       5 meta     hash  id -> token, due, number, priority, counters, holder, note
+--                        (only once it has been leased; then it outranks what msg says)
+--       6 next     hash  id -> rule, msg                 (the blocked successor)
+--       7 archive  zset  archived_at -> number, id
+--       8 kept     hash  id -> archived_at, meta, msg    (the one archived last; older ones of the
+--                        same id under id NUL number)
+--       9 older    zset  0 -> id NUL number              (the older ones, in order)
+--      10 head     hash  token, number, paused, listed, cursor, reason:... (how many are archived)
+--      11 bell     list  a wake-up each
+--
+-- Times are microseconds of the server's clock. A live message has a field in msg and stands in
+-- exactly one of ready, delayed, leased; one whose lease ran out keeps its token while it stands
+-- in ready, until somebody takes it over. Where it stands follows from its records, so a place
+-- that does not is stale, and one that was deleted by hand can be found again.
+--
+-- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
+-- So what will be written to is looked at before (`guard`), and a record that is missing or too
+-- short to be one of bee's counts as none.
+
+local READY, DELAYED, LEASED, MSG, META, NEXT = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ARCHIVE, KEPT, OLDER, HEAD, BELL = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local call = redis.call
+
+local clock = call('TIME')
+local NOW = clock[1] * 1000000 + clock[2]
+
+local MSG_HEAD = '>I8ddbI4'       -- number, sent_at, due, priority, length of headers
+local MSG_SIZE = 29
+local META_HEAD = '>I8dI8b'      -- token, due, number, priority
+local META_SIZE = 49              -- with the counters that follow
+local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
+local COUNTERS_AT = 26
+local PRIORITY_AT = 25            -- in msg and in meta
+local KEPT_SIZE = 12 + META_SIZE + 7 + MSG_SIZE -- archived_at, length of meta, meta, msg: at least
+local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
+local NO_NOTE = struct.pack('>I1I4', 0, 0)
+local BELLS = 8                   -- more wake-ups than this need not be kept
+
+-- Numbers above 2^31 lose digits in tostring.
+local function text(number) return string.format('%.0f', number) end
+
+-- Fail, with WRONGTYPE, if somebody else's data is there. `size` is the command that says how much.
+local function guard(size, ...)
+  for i = 1, select('#', ...) do call(size, (select(i, ...))) end
+end
+
+local function guard_all()
+  guard('ZCARD', READY, DELAYED, LEASED, ARCHIVE, OLDER)
+  guard('HLEN', MSG, META, NEXT, KEPT, HEAD)
+  guard('LLEN', BELL)
+end
+
+local function place(due, number, id) return struct.pack('>dI8', due, number) .. id end
+local function delayed_place(priority, number, id) return struct.pack('>bI8', priority, number) .. id end
+
+local function pack_msg(m)
+  return struct.pack(MSG_HEAD, m.number, m.sent_at, m.due, m.priority, #m.headers) .. m.headers .. m.body
+end
+
+local function unpack_msg(blob)
+  local number, sent_at, due, priority, size = struct.unpack(MSG_HEAD, blob)
+  local split = MSG_SIZE + size
+  return {number = number, sent_at = sent_at, due = due, priority = priority,
+          headers = string.sub(blob, MSG_SIZE + 1, split), body = string.sub(blob, split + 1)}
+end
+
+-- The rest of a meta record: holder, and the note as reason and detail.
+local function pack_tail(holder, note) return struct.pack('>I2', #holder) .. holder .. note end
+
+local function pack_note(reason, detail)
+  return struct.pack('>I1', #reason) .. reason .. struct.pack('>I4', #detail) .. detail
+end
+
+-- Counters plus counters, both packed.
+local function add(counters, more)
+  local a, b = {struct.unpack(COUNTERS, counters)}, {struct.unpack(COUNTERS, more)}
+  for i = 1, 6 do a[i] = a[i] + b[i] end
+  return struct.pack(COUNTERS, unpack(a, 1, 6))
+end
+
+local function pack_meta(m)
+  return struct.pack(META_HEAD, m.token, m.due, m.number, m.priority) .. m.counters
+    .. pack_tail(m.holder, m.note)
+end
+
+-- A message as a table, from its two records; false if it is not live. `born` is its incarnation.
+local function fetch(id)
+  local blob = call('HGET', MSG, id)
+  if not blob or #blob < MSG_SIZE then return false end
+  local m = unpack_msg(blob)
+  m.id, m.born, m.blob = id, m.number, blob
+  m.token, m.counters, m.holder, m.note = 0, ZERO, '', NO_NOTE
+  local meta = call('HGET', META, id)
+  if meta and #meta > META_SIZE then
+    m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
+    m.counters = string.sub(meta, COUNTERS_AT, META_SIZE)
+    local size = struct.unpack('>I2', meta, META_SIZE + 1)
+    m.holder = string.sub(meta, META_SIZE + 3, META_SIZE + 2 + size)
+    m.note = string.sub(meta, META_SIZE + 3 + size)
+  end
+  return m
+end
+
+-- Take a message out of whichever of the three it stands in.
+local function displace(m)
+  if call('ZREM', LEASED, m.id) == 0
+    and call('ZREM', DELAYED, delayed_place(m.priority, m.number, m.id)) == 0 then
+    call('ZREM', READY, place(m.due, m.number, m.id))
+  end
+end
+
+-- Put a message that is not held where its due time says.
+local function stand(id, due, number, priority)
+  if due <= NOW then
+    call('ZADD', READY, -priority, place(due, number, id))
+  else
+    call('ZADD', DELAYED, due, delayed_place(priority, number, id))
+  end
+end
+
+-- Write a message that waits from its due time on, and put it there.
+local function enter(m)
+  m.token = 0
+  if m.changed then
+    local number = m.number
+    m.number = m.born
+    call('HSET', MSG, m.id, pack_msg(m))
+    m.number = number
+  end
+  call('HSET', META, m.id, pack_meta(m))
+  stand(m.id, m.due, m.number, m.priority)
+end
+
+-- A fresh message, from a packed msg. A meta that outlived its message (deleted by hand) must go:
+-- its token would let a former holder settle this one.
+local function create(id, blob)
+  local number, _, due, priority = struct.unpack(MSG_HEAD, blob)
+  call('HDEL', META, id)
+  call('HSET', MSG, id, blob)
+  stand(id, due, number, priority)
+end
+
+-- A rule is four characters: payload, run_at, policy, reset (each 0 or 1, run_at one of a n l e).
+local function moves(rule, old, new)
+  local run_at = string.sub(rule, 2, 2)
+  return run_at == 'a' or (run_at == 'l' and new > old) or (run_at == 'e' and new < old)
+end
+
+local function wants(rule, index) return string.sub(rule, index, index) == '1' end
+
+-- Change a message that waits (and stands nowhere), field by field, and enter it.
+local function merge(m, rule, blob)
+  local new = unpack_msg(blob)
+  m.changed = true
+  if wants(rule, 1) then m.body = new.body end
+  if wants(rule, 3) then m.headers, m.priority = new.headers, new.priority end
+  if wants(rule, 4) then m.counters = ZERO end
+  if moves(rule, m.due, new.due) then m.due, m.number = new.due, new.number end
+  enter(m)
+end
+
+-- Merge a further draft into a successor, which then remembers both their wishes.
+local function join(old, rule, blob)
+  local first, m, new = string.sub(old, 1, 4), unpack_msg(string.sub(old, 5)), unpack_msg(blob)
+  if wants(rule, 1) then m.body = new.body end
+  if wants(rule, 3) then m.headers, m.priority = new.headers, new.priority end
+  local moved = moves(rule, m.due, new.due)
+  if moved then m.due, m.number = new.due, new.number end
+  local function either(index) return (wants(first, index) or wants(rule, index)) and '1' or '0' end
+  local before, run_at = string.sub(first, 2, 2), string.sub(rule, 2, 2)
+  if run_at == 'n' or run_at == before then
+    run_at = before
+  elseif before ~= 'n' then
+    run_at = (moved or run_at == 'a' or before == 'a') and 'a' or before
+  end
+  return either(1) .. run_at .. either(3) .. either(4) .. pack_msg(m)
+end
+
+-- Take out the successor of an id: its rule and its msg, or false.
+local function take_next(id)
+  local successor = call('HGET', NEXT, id)
+  if not successor then return false end
+  call('HDEL', NEXT, id)
+  if #successor < 4 + MSG_SIZE then return false end
+  return string.sub(successor, 1, 4), string.sub(successor, 5)
+end
+
+-- A message that was leased waits again at that place; its successor is merged into it.
+local function give_back(m, due, number)
+  m.due, m.number = due, number
+  local rule, blob = take_next(m.id)
+  if rule then merge(m, rule, blob) else enter(m) end
+end
+
+-- Numbers, like tokens, follow the clock, so that they go on growing also after a drop.
+local function next_numbers(count)
+  local last = math.max(tonumber(call('HGET', HEAD, 'number') or '0'), NOW)
+  call('HSET', HEAD, 'number', text(last + count))
+  return last
+end
+
+-- The parts of an archived record: archived_at, meta, number (packed), msg.
+local function read_kept(record)
+  local archived_at, size = struct.unpack('>dI4', record)
+  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 13 + size, 20 + size),
+    string.sub(record, 13 + size)
+end
+
+local function get_kept(field)
+  local record = call('HGET', KEPT, field)
+  return record and #record >= KEPT_SIZE and record
+end
+
+-- Keep a message in the archive.
+local function keep(m)
+  local record = pack_meta(m)
+  record = struct.pack('>dI4', NOW, #record) .. record .. m.blob
+  local last = get_kept(m.id)
+  if last then
+    local _, _, number = read_kept(last)
+    call('HSET', KEPT, m.id .. '\0' .. number, last)
+    call('ZADD', OLDER, 0, m.id .. '\0' .. number)
+  end
+  call('HSET', KEPT, m.id, record)
+  call('ZADD', ARCHIVE, NOW, struct.pack('>I8', m.born) .. m.id)
+  local reason = struct.unpack('>I1', m.note)
+  reason = reason > 0 and string.sub(m.note, 2, 1 + reason) or 'ruled'
+  call('HINCRBY', HEAD, 'reason:' .. reason, 1)
+end
+
+-- End a live message that stands nowhere: archive it or not, and let its successor follow.
+local function finish(m, archive)
+  call('HDEL', MSG, m.id)
+  call('HDEL', META, m.id)
+  if archive then keep(m) end
+  local rule, blob = take_next(m.id)
+  if not rule then return 0 end
+  create(m.id, blob)
+  return 1
+end
+
+-- Drafts are six arguments each: id, rule (K, R, or four characters), delay, priority, headers, body.
+local DRAFT = 6
+
+local function pack_draft(first, number)
+  local headers = ARGV[first + 4]
+  return struct.pack(MSG_HEAD, number, NOW, NOW + ARGV[first + 2], ARGV[first + 3], #headers)
+    .. headers .. ARGV[first + 5]
+end
+
+-- Send one draft whose id may be live. Answers c(reated), k(ept), u(pdated) or b(locked).
+local function send(first, number)
+  local id, rule = ARGV[first], ARGV[first + 1]
+  local m = fetch(id)
+  if not m then
+    create(id, pack_draft(first, number))
+    return 'c'
+  end
+  if #rule == 1 then return 'k' end
+  local blob = pack_draft(first, number)
+  if m.token == 0 then
+    displace(m)
+    merge(m, rule, blob)
+    return 'u'
+  end
+  local successor = call('HGET', NEXT, id)
+  call('HSET', NEXT, id, successor and join(successor, rule, blob) or rule .. blob)
+  return 'b'
+end
+
+-- What was delayed and has fallen due, or was leased and has run out, stands in ready from now on.
+-- No call moves more than `most` of either; the next ones move the rest. Says if there may be more.
+local function promote(most)
+  local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, most)
+  if #due > 0 then
+    local entries = {}
+    for i = 1, #due, 2 do
+      local priority, number = struct.unpack('>bI8', due[i])
+      entries[#entries + 1] = -priority
+      entries[#entries + 1] = place(tonumber(due[i + 1]), number, string.sub(due[i], 10))
+    end
+    call('ZADD', READY, unpack(entries))
+    call('ZREMRANGEBYRANK', DELAYED, 0, #due / 2 - 1)
+  end
+  local over = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, most)
+  if #over > 0 then
+    local metas, entries = call('HMGET', META, unpack(over)), {}
+    for i = 1, #over do
+      local _, at, number, priority
+      if metas[i] and #metas[i] > META_SIZE then
+        _, at, number, priority = struct.unpack(META_HEAD, metas[i])
+      else -- deleted by hand: the message is there all the same
+        local m = fetch(over[i])
+        if m then at, number, priority = m.due, m.number, m.priority end
+      end
+      if at then
+        entries[#entries + 1] = -priority
+        entries[#entries + 1] = place(at, number, over[i])
+      end
+    end
+    if #entries > 0 then call('ZADD', READY, unpack(entries)) end
+    call('ZREMRANGEBYRANK', LEASED, 0, #over - 1)
+  end
+  return #due == 2 * most or #over == most
+end
+
+-- Wake up to `count` of those who wait.
+local function ring(count)
+  local missing = math.min(count, BELLS - call('LLEN', BELL))
+  for _ = 1, missing do call('RPUSH', BELL, '1') end
+end
+
+-- A message as an operator sees it: state, end of lease, meta, msg, archived_at.
+local function describe(m)
+  local held = call('ZSCORE', LEASED, m.id)
+  local state = 'ready'
+  if held and tonumber(held) > NOW then
+    state = 'leased'
+  elseif not held and m.due > NOW then
+    state = 'delayed'
+  end
+  return {state, state == 'leased' and held or '', pack_meta(m), m.blob, ''}
+end
+
+local function describe_kept(record)
+  local archived_at, meta, _, msg = read_kept(record)
+  return {'archived', '', meta, msg, text(archived_at)}
+end
+
+-- The archived record of one incarnation; and whether it is the one archived last.
+local function kept_record(id, number)
+  local last = get_kept(id)
+  if last then
+    local _, _, last_number = read_kept(last)
+    if last_number == number then return last, true end
+  end
+  return get_kept(id .. '\0' .. number), false
+end
+
+-- Make the newest of the older ones of an id the one archived last.
+local function recall(id)
+  local field = call('ZREVRANGEBYLEX', OLDER, '[' .. id .. '\0\255', '[' .. id .. '\0', 'LIMIT', 0, 1)[1]
+  if not field then return end
+  local record = call('HGET', KEPT, field)
+  call('ZREM', OLDER, field)
+  call('HDEL', KEPT, field)
+  if record then call('HSET', KEPT, id, record) end
+end
+
+-- Take an incarnation (its number packed) out of the archive; its msg, if there is one.
+local function unkeep(id, number)
+  local record, last = kept_record(id, number)
+  call('ZREM', ARCHIVE, number .. id)
+  call('ZREM', OLDER, id .. '\0' .. number)
+  if not record then return end
+  if last then
+    call('HDEL', KEPT, id)
+    recall(id)
+  else
+    call('HDEL', KEPT, id .. '\0' .. number)
+  end
+  local _, meta, _, msg = read_kept(record)
+  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
+  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
+  local reason = size > 0 and string.sub(meta, META_SIZE + 4 + holder, META_SIZE + 3 + holder + size) or 'ruled'
+  if call('HINCRBY', HEAD, 'reason:' .. reason, -1) <= 0 then call('HDEL', HEAD, 'reason:' .. reason) end
+  return msg
+end

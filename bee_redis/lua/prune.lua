@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- Delete archived messages, oldest first.
+-- KEYS  see lib.lua
+-- ARGV  least age, how many of the newest to keep, limit
+-- Returns how many were deleted.
+local spare = call('ZCARD', ARCHIVE) - tonumber(ARGV[2])
+local most = math.min(spare, tonumber(ARGV[3]))
+if most < 1 then return 0 end
+local old = call('ZRANGEBYSCORE', ARCHIVE, '-inf', text(NOW - ARGV[1]), 'LIMIT', 0, most)
+for _, member in ipairs(old) do unkeep(string.sub(member, 9), string.sub(member, 1, 8)) end
+return #old

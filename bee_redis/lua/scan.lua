@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- A page of messages in one state.
+-- KEYS  see lib.lua
+-- ARGV  state (ready, delayed, leased, archived), limit, and to go on: score, member
+-- Returns where to go on (score, member; '' at the end), then per message the id and the five
+-- fields of get.lua.
+local state, limit = ARGV[1], tonumber(ARGV[2])
+local key = ({ready = READY, delayed = DELAYED, leased = LEASED, archived = ARCHIVE})[state]
+local newest_first = state == 'archived'
+promote(1000)
+
+-- Where the last page ended, also if what stood there is gone: enter it, look, take it out again.
+local start = 0
+if ARGV[3] ~= '' then
+  local stranger = call('ZADD', key, 'NX', ARGV[3], ARGV[4]) == 1
+  local rank = call(newest_first and 'ZREVRANK' or 'ZRANK', key, ARGV[4])
+  if stranger then call('ZREM', key, ARGV[4]) end
+  start = stranger and rank or rank + 1
+end
+local found = call(newest_first and 'ZREVRANGE' or 'ZRANGE', key, start, start + limit, 'WITHSCORES')
+local reply = {'', ''}
+local last = math.min(#found, 2 * limit)
+if #found > last then reply[1], reply[2] = found[last], found[last - 1] end
+
+local skip = ({ready = 17, delayed = 10, leased = 1, archived = 9})[state]
+for i = 1, last, 2 do
+  local id = string.sub(found[i], skip)
+  local fields
+  if newest_first then
+    local record = kept_record(id, string.sub(found[i], 1, 8))
+    fields = record and describe_kept(record)
+  else
+    local m = fetch(id)
+    fields = m and describe(m)
+  end
+  if fields then
+    reply[#reply + 1] = id
+    for _, field in ipairs(fields) do reply[#reply + 1] = field end
+  end
+end
+return reply

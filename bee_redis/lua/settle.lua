@@ -1,0 +1,70 @@
+#!lua flags=allow-oom
+-- End leases: delete, archive, or reschedule in place.
+-- KEYS  see lib.lua
+-- ARGV  the number of plain ones, then for each: id, token (delete it, nothing else to do);
+--       then per settlement: id, token, what (D, A, R, F), delay, counters (packed), reason,
+--       detail, number of drafts, and its drafts as in send.lua
+-- Returns the positions (from 0) of the lost receipts. What they name is not touched at all, and
+-- their drafts are not sent.
+local lost, rings = {}, 0
+local plain = tonumber(ARGV[1])
+
+-- Most jobs succeed, and leave nothing behind: those are ended together.
+if plain > 0 then
+  local ids, held = {}, {}
+  for i = 1, plain do ids[i] = ARGV[2 * i] end
+  local metas = call('HMGET', META, unpack(ids))
+  local successors = call('HLEN', NEXT) > 0
+  local seen = {}
+  for i = 1, plain do
+    local id, token = ids[i], metas[i] and struct.unpack('>I8', metas[i]) or 0
+    if token == 0 or seen[id] or text(token) ~= ARGV[2 * i + 1] then
+      lost[#lost + 1] = i - 1
+    else
+      seen[id] = true
+      if successors and call('HEXISTS', NEXT, id) == 1 then
+        local m = fetch(id)
+        displace(m)
+        rings = rings + finish(m, false)
+      else
+        held[#held + 1] = id
+      end
+    end
+  end
+  if #held > 0 then
+    if call('ZREM', LEASED, unpack(held)) < #held then -- some had run out, and nobody took them over
+      for _, id in ipairs(held) do displace(fetch(id)) end
+    end
+    call('HDEL', MSG, unpack(held))
+    call('HDEL', META, unpack(held))
+  end
+end
+
+local at, position = 2 + 2 * plain, plain
+while at <= #ARGV do
+  local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 7])
+  local m = fetch(id)
+  if not m or m.token == 0 or text(m.token) ~= ARGV[at + 1] then -- 1. check
+    lost[#lost + 1] = position
+  else
+    m.counters = add(m.counters, ARGV[at + 4]) -- 2. count
+    if ARGV[at + 5] ~= '' then m.note = pack_note(ARGV[at + 5], ARGV[at + 6]) end
+    displace(m)
+    if what == 'D' or what == 'A' then -- 3. dispose, 4. succeed
+      rings = rings + finish(m, what == 'A')
+    elseif what == 'F' then
+      give_back(m, m.due, m.number)
+      rings = rings + 1
+    else
+      give_back(m, NOW + ARGV[at + 3], next_numbers(1) + 1)
+      rings = rings + 1
+    end
+    local number = next_numbers(drafts)
+    for i = 1, drafts do send(at + 8 + (i - 1) * DRAFT, number + i) end -- 5. send
+    rings = rings + drafts
+  end
+  at = at + 8 + drafts * DRAFT
+  position = position + 1
+end
+ring(rings) -- 6. ring
+return lost

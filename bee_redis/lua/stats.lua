@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- Count everything, from one moment.
+-- KEYS  see lib.lua
+-- ARGV  none
+-- Returns ready, delayed, leased, blocked, paused (0, 1), the time for which the message longest due
+-- has waited ('' if none is ready), then reason, count, ... of the archive.
+-- Cost: constant, but for one look per priority in use.
+local later = '(' .. text(NOW)
+local delayed, leased = call('ZCOUNT', DELAYED, later, '+inf'), call('ZCOUNT', LEASED, later, '+inf')
+local ready = call('HLEN', MSG) - delayed - leased
+local oldest
+local function older(due) if not oldest or due < oldest then oldest = due end end
+local score = '-inf'
+while true do -- the first of each priority
+  local first = call('ZRANGEBYSCORE', READY, score, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if #first == 0 then break end
+  older((struct.unpack('>d', first[1])))
+  score = '(' .. first[2]
+end
+local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 1)
+if #due > 0 then older(tonumber(due[2])) end
+for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100)) do
+  local meta = call('HGET', META, id)
+  if meta then older((select(2, struct.unpack(META_HEAD, meta)))) end
+end
+
+local reply = {ready, delayed, leased, call('HLEN', NEXT), call('HEXISTS', HEAD, 'paused'),
+               oldest and text(NOW - oldest) or ''}
+local head = call('HGETALL', HEAD)
+for i = 1, #head, 2 do
+  if string.sub(head[i], 1, 7) == 'reason:' and head[i + 1] ~= '0' then
+    reply[#reply + 1] = string.sub(head[i], 8)
+    reply[#reply + 1] = head[i + 1]
+  end
+end
+return reply

@@ -1,0 +1,196 @@
+"""Between bee's data and the packed records of `lua/lib.lua`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.errors import BrokerError
+from bee_core.message import (
+    NO_HEADERS,
+    ZERO,
+    Counters,
+    Draft,
+    Keep,
+    Lease,
+    Note,
+    Reason,
+    Receipt,
+    Reject,
+    Settlement,
+    State,
+    Stored,
+    Update,
+)
+
+_MSG = struct.Struct(">QddbI")
+_META = struct.Struct(">QdQbIIIIII")
+_TOKEN = struct.Struct(">QIIIIII")
+_COUNTERS = struct.Struct(">IIIIII")
+_NO_COUNTERS = _COUNTERS.pack(0, 0, 0, 0, 0, 0)
+_RUN_AT = {"always": "a", "never": "n", "if_later": "l", "if_earlier": "e"}
+_headers_decoder = msgspec.json.Decoder(dict[str, str])
+_encode_headers = msgspec.json.Encoder().encode
+
+
+def microseconds(seconds: float) -> int:
+    """Durations as the scripts take them."""
+    return round(seconds * 1_000_000)
+
+
+def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
+    """A draft as the six arguments of `send.lua`."""
+    match draft.if_taken:
+        case Keep():
+            rule = "K"
+        case Reject():
+            rule = "R"
+        case Update() as update:
+            flags = ("01"[flag] for flag in (update.payload, update.policy, update.resets))
+            payload, policy, resets = flags
+            rule = payload + _RUN_AT[update.run_at] + policy + resets
+    headers = _encode_headers(draft.headers) if draft.headers else b""
+    delay = microseconds(draft.delay) if draft.delay else 0
+    return (draft.id, rule, delay, draft.priority, headers, draft.body)
+
+
+def is_plain(settlement: Settlement) -> bool:
+    """Whether nothing is left to do but to delete the message."""
+    return (
+        type(settlement.disposition) is Delete
+        and not settlement.then
+        and settlement.receipt.token > 0
+    )
+
+
+def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
+    """A settlement as the arguments of `settle.lua`."""
+    delay = 0
+    match settlement.disposition:
+        case Delete():
+            what = "D"
+        case Archive():
+            what = "A"
+        case Reschedule(front=True):
+            what = "F"
+        case Reschedule(delay=wait):
+            what, delay = "R", microseconds(wait)
+    note, added = settlement.note, settlement.counters
+    arguments: list[str | int | bytes] = [
+        settlement.receipt.id,
+        settlement.receipt.token,
+        what,
+        delay,
+        _NO_COUNTERS if added is ZERO else _pack(added),
+        note.reason if note else "",
+        note.detail if note else "",
+        len(settlement.then),
+    ]
+    for draft in settlement.then:
+        arguments += draft_arguments(draft)
+    return arguments
+
+
+def lease(id: bytes, held: bytes, msg: bytes) -> Lease:
+    """A lease from three parts of a reply."""
+    token, deliveries, errors, timeouts, stalls, releases, unknowns = _TOKEN.unpack(held)
+    _, sent_at, _, _, size = _MSG.unpack_from(msg)
+    split = _MSG.size + size
+    return Lease(
+        Receipt(id.decode(), token),
+        msg[split:],
+        _headers(msg[_MSG.size : split]),
+        Counters(
+            deliveries=deliveries,
+            errors=errors,
+            timeouts=timeouts,
+            stalls=stalls,
+            releases=releases,
+            unknowns=unknowns,
+        ),
+        sent_at / 1_000_000,
+    )
+
+
+def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
+    """A message as an operator sees it, from the five fields of `get.lua`."""
+    state, leased_until, meta, msg, archived_at = fields
+    _, due, _, priority, *counts = _META.unpack_from(meta)
+    number, sent_at, _, _, size = _MSG.unpack_from(msg)
+    split = _MSG.size + size
+    holder, note = _tail(meta[_META.size :])
+    return Stored(
+        id=id.decode(),
+        incarnation=number,
+        state=State(state.decode()),
+        body=msg[split:],
+        headers=_headers(msg[_MSG.size : split]),
+        priority=priority,
+        counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
+        sent_at=sent_at / 1_000_000,
+        due_at=due / 1_000_000,
+        holder=holder,
+        leased_until=float(leased_until) / 1_000_000 if leased_until else None,
+        note=note,
+        archived_at=float(archived_at) / 1_000_000 if archived_at else None,
+    )
+
+
+def blocked(id: str, msg: bytes) -> Stored:
+    """A successor as an operator sees it."""
+    number, sent_at, due, priority, size = _MSG.unpack_from(msg)
+    split = _MSG.size + size
+    return Stored(
+        id=id,
+        incarnation=number,
+        state=State.BLOCKED,
+        body=msg[split:],
+        headers=_headers(msg[_MSG.size : split]),
+        priority=priority,
+        counters=ZERO,
+        sent_at=sent_at / 1_000_000,
+        due_at=due / 1_000_000,
+    )
+
+
+def _pack(counters: Counters) -> bytes:
+    return _COUNTERS.pack(
+        counters.deliveries,
+        counters.errors,
+        counters.timeouts,
+        counters.stalls,
+        counters.releases,
+        counters.unknowns,
+    )
+
+
+def _headers(packed: bytes) -> Mapping[str, str]:
+    if not packed:
+        return NO_HEADERS
+    try:
+        return _headers_decoder.decode(packed)
+    except msgspec.DecodeError as error:
+        raise BrokerError(f"headers that bee did not write: {error}") from error
+
+
+def _tail(packed: bytes) -> tuple[str | None, Note | None]:
+    """Holder and note, from the end of a meta record."""
+    size = int.from_bytes(packed[:2], "big")
+    holder = packed[2 : 2 + size].decode() or None
+    reason_size = packed[2 + size]
+    start = 3 + size
+    reason = packed[start : start + reason_size].decode()
+    detail = packed[start + reason_size + 4 :].decode()
+    return holder, Note(cast("Reason", reason), detail) if reason else None
+
+
+Code = Literal["D", "A"]
+
+
+def terminal_code(to: Delete | Archive) -> Code:
+    """Delete or Archive as the scripts take it."""
+    return "A" if isinstance(to, Archive) else "D"

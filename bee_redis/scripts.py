@@ -1,0 +1,40 @@
+"""The scripts: one file per verb, `lib.lua` put in front of each."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+
+FILES = resources.files("bee_redis") / "lua"
+
+
+class Script:
+    """A script's text and the name the server knows it by."""
+
+    def __init__(self, verb: str) -> None:
+        shebang, _, body = (FILES / f"{verb}.lua").read_text("utf-8").partition("\n")
+        library = (FILES / "lib.lua").read_text("utf-8")
+        self.verb = verb
+        self.text = f"{shebang}\n{library}\n{body}".encode()
+        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+VERBS = (
+    "send",
+    "lease",
+    "extend",
+    "settle",
+    "cancel",
+    "stats",
+    "get",
+    "scan",
+    "blocked",
+    "restore",
+    "prune",
+    "purge",
+    "drop",
+    "pause",
+    "resume",
+    "workers",
+)
+SCRIPTS = {verb: Script(verb) for verb in VERBS}

@@ -1,0 +1,140 @@
+"""kill -9 and restart of the server under load, and the audit that nothing acknowledged was lost.
+
+    python -m tests.chaos.restarts --restarts 20
+
+Workers and producer run on through all of it; nobody restarts them. The server is a Valkey with an
+append-only file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import bee_core as bee
+from tests.chaos.kills import until_empty
+from tests.chaos.ledger import Audit, Ledger
+from tests.chaos.workers import LEASE, QUEUE, Work, fork_worker, stop_all
+from tests.servers import RedisServer, short_directory, valkey_binary
+
+
+@dataclass
+class Report:
+    """The outcome of a run."""
+
+    audit: Audit
+    restarts: int
+    recovered: list[float]
+    """Seconds from the return of the server to the next job settled, each time."""
+    live: int
+
+    @property
+    def faults(self) -> list[str]:
+        found = []
+        if self.audit.lost:
+            found.append(f"{len(self.audit.lost)} acknowledged jobs were lost")
+        if self.live:
+            found.append(f"{self.live} jobs are left")
+        if self.audit.settled_twice:
+            found.append(f"{len(self.audit.settled_twice)} jobs were settled twice")
+        if self.recovered and max(self.recovered) > 5:
+            found.append(f"workers took {max(self.recovered):.1f} s to come back")
+        return found
+
+    def lines(self) -> list[str]:
+        """The report as a small table."""
+        slowest = max(self.recovered, default=0.0)
+        return [
+            f"jobs acknowledged  {len(self.audit.sent)}",
+            f"server kill -9     {self.restarts}",
+            f"lost               {len(self.audit.lost)}",
+            f"settled twice      {len(self.audit.settled_twice)}",
+            f"run again          {self.audit.extra_runs}",
+            f"back at work after {slowest:.2f} s at the slowest",
+        ]
+
+
+def run(*, restarts: int, processes: int = 2, seed: int = 0) -> Report:
+    """Keep sending and working while the server is killed and started again and again."""
+    chance = random.Random(seed)
+    directory = Path(tempfile.mkdtemp(prefix="bee-chaos-"))
+    options = ("--appendonly", "yes", "--appendfsync", "everysec")
+    server = RedisServer(valkey_binary(), *options, directory=short_directory(), keep=True)
+    alive = {fork_worker(server.url, directory) for _ in range(processes)}
+    producer = _fork_producer(server.url, directory)
+    returned = []
+    try:
+        time.sleep(1.0)
+        for _ in range(restarts):
+            time.sleep(chance.uniform(0.5, 2.5))
+            server.kill()
+            time.sleep(chance.uniform(0.0, 0.5))
+            server.start()
+            returned.append(time.time())
+        time.sleep(1.0)
+        os.kill(producer, signal.SIGTERM)
+        os.waitpid(producer, 0)
+        live, _ = asyncio.run(until_empty(server.url, patience=60 + 10 * LEASE))
+    finally:
+        stop_all(alive)
+        server.stop()
+        shutil.rmtree(server.directory, ignore_errors=True)
+    audit = Audit.read(directory)
+    shutil.rmtree(directory)
+    settled = sorted(audit.settled_at)
+    gaps = [next((at - back for at in settled if at > back), 99.0) for back in returned]
+    return Report(audit, restarts, gaps, live)
+
+
+def _fork_producer(url: str, directory: Path) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        asyncio.run(_produce(url, directory))
+    finally:
+        os._exit(0)
+
+
+async def _produce(url: str, directory: Path) -> None:
+    """Send until told to stop; write down what was acknowledged, and nothing else."""
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    ledger, number = Ledger(directory), 0
+    async with bee.connect(url) as broker:
+        queue = bee.Queue(broker, QUEUE, Work)
+        while not stopping.is_set():
+            try:
+                tickets = await queue.send_many(Work(number + n, 1.0) for n in range(10))
+            except bee.BrokerError:
+                await asyncio.sleep(0.02)
+                continue
+            for ticket in tickets:
+                ledger.write("sent", ticket.id)
+            number += 10
+            await asyncio.sleep(0.002)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--restarts", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    report = run(restarts=options.restarts, seed=options.seed)
+    print("\n".join(report.lines()))
+    for fault in report.faults:
+        print(f"FAULT: {fault}")
+    return 1 if report.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

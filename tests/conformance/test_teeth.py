@@ -1,0 +1,35 @@
+"""The suite has teeth: it notices every mutant, and lets the genuine broker pass.
+
+`pytest tests/conformance/test_teeth.py -rP` shows which test noticed which mutant.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from bee_memory import MemoryBroker
+
+from .mutants import MUTANTS
+from .runner import failures
+
+
+@pytest.mark.parametrize(
+    ("mutant", "likely"), MUTANTS.items(), ids=[kind.__name__ for kind in MUTANTS]
+)
+def test_the_suite_notices(mutant: type[MemoryBroker], likely: Sequence[str]) -> None:
+    caught = next(failures(mutant, likely), None)
+
+    assert caught is not None, f"no test notices {mutant.__name__}: {mutant.__doc__}"
+    name, error = caught
+    sys.stdout.write(f"{mutant.__name__} breaks {name}: {error!r:.100}\n")
+
+
+def test_the_genuine_broker_passes() -> None:
+    assert not list(failures(MemoryBroker))
+
+
+def test_every_mutant_says_which_rule_it_breaks() -> None:
+    assert all(vars(mutant).get("__doc__") for mutant in MUTANTS)

@@ -1,0 +1,204 @@
+"""A worker inside somebody else's program touches nothing of it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+from pathlib import Path
+
+import bee_core as bee
+from bee_core.testing import ManualClock
+
+from . import in_processes
+from .support import Work, at_work, begin, hive_for, nothing, until
+
+
+def surroundings() -> dict[str, object]:
+    """What belongs to the program, not to bee."""
+    signals = {name: signal.getsignal(name) for name in signal.valid_signals()}
+    root, own = logging.getLogger(), logging.getLogger("bee")
+    loop = asyncio.get_running_loop()
+    return {
+        "signals": signals,
+        "root handlers": list(root.handlers),
+        "root level": root.level,
+        "bee handlers": list(own.handlers),
+        "bee level": own.level,
+        "bee propagates": own.propagate,
+        "policy": asyncio.get_event_loop_policy(),
+        "loop": loop,
+        "debug": loop.get_debug(),
+        "exception handler": loop.get_exception_handler(),
+        "executor": loop._default_executor,  # type: ignore[attr-defined]
+        "task factory": loop.get_task_factory(),
+        "excepthook": sys.excepthook,
+        "thread hook": threading.excepthook,
+        "unraisable hook": sys.unraisablehook,
+        "recursion limit": sys.getrecursionlimit(),
+        "switch interval": sys.getswitchinterval(),
+        "stdout": sys.stdout,
+        "stderr": sys.stderr,
+        "trace": sys.gettrace(),
+        "warnings": list(warnings.filters),
+        "path": list(sys.path),
+    }
+
+
+async def test_a_worker_touches_nothing_of_the_program_it_lives_in() -> None:
+    def in_thread(job: Work) -> None: ...
+
+    async def in_process(job: Work, delivery: bee.Delivery[Work]) -> None:
+        await delivery.run_in_process(in_processes.add, 1, 2)
+
+    async def fail(job: Work) -> None:
+        raise ValueError("no")
+
+    before = surroundings()
+    during: list[dict[str, object]] = []
+    for handler in (nothing, in_thread, fail, in_process):
+        hive, jobs = hive_for(handler)
+        async with hive, hive.working():
+            await jobs.send(Work())
+            await asyncio.sleep(0.01)
+            during.append(surroundings())
+        async with hive:
+            await jobs.send(Work())
+            await hive.run(until_empty=True)
+
+    assert [before] * 4 == during
+    assert before == surroundings()
+
+
+async def test_nothing_is_left_when_a_worker_has_stopped() -> None:
+    def in_thread(job: Work) -> None: ...
+
+    tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
+    for handler in (nothing, in_thread):
+        async with at_work(handler) as (bees, jobs):
+            await jobs.send_many([Work() for _ in range(30)])
+            await bees.drain()
+
+    assert tasks == asyncio.all_tasks()
+    await until(lambda: not set(threading.enumerate()) - threads)
+
+
+async def test_a_worker_that_was_used_can_be_forgotten(bee_clock: ManualClock) -> None:
+    """No registry, no thread and no callback keeps it alive."""
+    async with at_work(nothing, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work())
+        await bees.drain()
+        worker = weakref.ref(bees.hive._workers[0])
+        await bees.stop()
+        await begin(bees)
+
+        gc.collect()
+        assert None is worker()
+
+
+# BUG: a worker's main task, its wait and the run of a hive's worker have no name.
+async def test_all_tasks_of_a_worker_are_named(bee_clock: ManualClock) -> None:
+    async def hang(job: Work) -> None:
+        await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    async with at_work(hang, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work())
+        await bees.clock.settle()
+        names = {task.get_name() for task in asyncio.all_tasks() - before}
+
+        assert set() == {name for name in names if not name.startswith("bee:")}
+
+
+PROGRAM = """
+import asyncio, sys
+import bee_core as bee
+
+class Work(bee.Job):
+    number: int = 0
+
+hive = bee.Hive("memory://")
+jobs = hive.queue("jobs", Work)
+
+@jobs.handler
+def handle(job: Work) -> None:
+    import time
+    if job.number == 1:
+        time.sleep(60)
+
+async def main() -> None:
+    async with hive:
+        await jobs.send(Work(0))
+        await jobs.send(Work(1))
+        try:
+            async with hive.working():
+                await asyncio.sleep(0.1)
+                hive.stop(grace=0)
+        except bee.WorkerStuck:
+            pass
+
+asyncio.run(main())
+print("end of the program")
+"""
+
+
+def test_a_thread_that_hangs_does_not_hold_up_the_end_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", str(path)],
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+
+    assert (0, b"end of the program\n") == (done.returncode, done.stdout)
+    assert b"Traceback" not in done.stderr
+    assert b"never retrieved" not in done.stderr
+    assert b"destroyed" not in done.stderr
+
+
+INTERRUPTED = """
+import asyncio, os, signal
+import bee_core as bee
+
+class Work(bee.Job):
+    number: int = 0
+
+hive = bee.Hive("memory://")
+jobs = hive.queue("jobs", Work)
+
+@jobs.handler
+async def handle(job: Work) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(60)
+
+async def main() -> None:
+    async with hive:
+        await jobs.send(Work(), id="a")
+        try:
+            await hive.run()
+        finally:
+            stored = await hive.broker.get("jobs", "a")
+            print(stored.state.value, stored.counters.releases, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_control_c_in_a_program_gives_the_jobs_back_before_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(INTERRUPTED)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", str(path)], capture_output=True, timeout=20, check=False
+    )
+
+    assert b"ready 1\n" == done.stdout
+    assert b"KeyboardInterrupt" in done.stderr.splitlines()[-1]
+    assert b"destroyed" not in done.stderr

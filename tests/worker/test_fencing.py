@@ -1,0 +1,227 @@
+"""A worker that cannot renew its leases stops its handlers in time, and settles nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import pytest
+
+import bee_core as bee
+from bee_core.events import AttemptLost, BrokerRecovered, BrokerTrouble
+from bee_core.testing import ManualClock
+from bee_memory import MemoryBroker
+
+from .support import LEASE, Work, at_work, counted, heard, settled, until
+
+FOREVER = bee.Policy(timeout=None, on_stall=bee.Repeat(None))
+
+
+class Handler:
+    """Runs until it is told to end; knows when each run began and ended."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.go_on = asyncio.Event()
+        self.running = 0
+        self.most = 0
+        self.cancelled_at: list[float] = []
+        self._clock = clock
+
+    async def __call__(self, job: Work) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled_at.append(self._clock.now())
+            raise
+        finally:
+            self.running -= 1
+
+
+async def test_a_broker_that_is_away_for_less_than_a_lease_is_not_noticed_by_handlers(
+    bee_clock: ManualClock,
+) -> None:
+    handler = Handler(bee_clock)
+    async with at_work(handler, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        for _ in range(5):
+            bees.broker.go_down(bee.BrokerUnavailable("away"))
+            await bees.advance(LEASE / 2)
+            bees.broker.come_back()
+            await bees.advance(LEASE / 2)
+
+        assert (1, []) == (handler.running, handler.cancelled_at)
+
+        handler.go_on.set()
+        await bees.drain()
+
+        assert ["a"] == bees.runs
+        assert Counter({("a", "Succeeded", "Delete"): 1}) == settled(bees)
+
+
+async def test_a_broker_that_is_away_for_longer_than_a_lease_stops_the_handlers(
+    bee_clock: ManualClock,
+) -> None:
+    handler = Handler(bee_clock)
+    start = bee_clock.now()
+    async with at_work(handler, policy=FOREVER, clock=bee_clock, concurrency=2) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await jobs.send(Work(), id="b")
+        await bees.clock.settle()
+        bees.broker.go_down(bee.BrokerUnavailable("away"))
+        await bees.advance(LEASE * 2)
+
+        assert 2 == len(handler.cancelled_at)
+        assert max(handler.cancelled_at) <= start + LEASE + 1
+        assert Counter("ab") == Counter(event.id for event in heard(bees, AttemptLost))
+        assert 0 == bees.broker.calls["settle"]
+
+
+async def test_fenced_jobs_run_again_when_the_broker_is_back(bee_clock: ManualClock) -> None:
+    handler = Handler(bee_clock)
+    async with at_work(handler, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        bees.broker.go_down(bee.BrokerUnavailable("away"))
+        await bees.advance(LEASE * 2)
+        bees.broker.come_back()
+        await bees.advance(LEASE)
+        handler.go_on.set()
+        await bees.drain()
+
+        assert ["a", "a"] == bees.runs
+        assert Counter({("a", "Succeeded", "Delete"): 1}) == settled(bees)
+        assert 1 == len(heard(bees, AttemptLost))
+
+
+async def test_trouble_with_renewing_is_told_once_and_so_is_its_end(
+    bee_clock: ManualClock,
+) -> None:
+    handler = Handler(bee_clock)
+    async with at_work(handler, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        for _ in range(2):
+            bees.broker.fail("extend", bee.BrokerUnavailable("away"), times=5)
+            await bees.advance(LEASE)
+        handler.go_on.set()
+        await bees.drain()
+
+        assert ["extend"] * 2 == [event.verb for event in heard(bees, BrokerTrouble)]
+        assert ["extend"] * 2 == [event.verb for event in heard(bees, BrokerRecovered)]
+        assert ["a"] == bees.runs
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        bee.BrokerUnavailable("away"),
+        bee.OutcomeUnknown("lost"),
+        bee.BrokerFull("full"),
+        OSError("broken pipe"),
+        RuntimeError("a bug of a driver"),
+        TimeoutError(),
+    ],
+)
+async def test_whatever_renewing_raises_the_heartbeat_goes_on(
+    error: Exception, bee_clock: ManualClock
+) -> None:
+    handler = Handler(bee_clock)
+    async with at_work(handler, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        bees.broker.fail("extend", error, times=3, when="after")
+        await bees.advance(5 * LEASE)
+        handler.go_on.set()
+        await bees.drain()
+
+        assert ["a"] == bees.runs
+        assert Counter(
+            {"AttemptStarted": 1, "AttemptSettled": 1, "BrokerTrouble": 1, "BrokerRecovered": 1}
+        ) == counted(bees)
+
+
+# BUG: an extend that raises CancelledError by itself ends the heartbeat's thread, unheard.
+async def test_a_cancellation_that_leaks_from_the_driver_does_not_end_the_heartbeat(
+    bee_clock: ManualClock,
+) -> None:
+    class Leaky(MemoryBroker):
+        extends = 0
+
+        async def extend(
+            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+        ) -> AbstractSet[bee.Receipt]:
+            Leaky.extends += 1
+            if Leaky.extends == 1:
+                raise asyncio.CancelledError
+            return await super().extend(queue, receipts, duration=duration)
+
+    handler = Handler(bee_clock)
+    worker = bee.Worker(
+        Leaky(clock=bee_clock), "jobs", Work, handler, clock=bee_clock, policy=FOREVER, poll=1e6
+    )
+    await worker.queue.send(Work(), id="a")
+    async with worker.working():
+        await until(lambda: handler.running)
+        await bee_clock.advance(3 * LEASE)
+        extends = Leaky.extends
+        handler.go_on.set()
+
+    assert extends > 1
+    assert (1, []) == (handler.most, handler.cancelled_at)
+
+
+# BUG: handlers are stopped only after their lease has run out, so two runs of one job overlap.
+@pytest.mark.parametrize("lease", [5.0, 10.0, 30.0])
+async def test_a_job_whose_lease_cannot_be_renewed_is_stopped_before_anybody_can_take_it(
+    lease: float, bee_clock: ManualClock
+) -> None:
+    handler = Handler(bee_clock)
+    async with at_work(handler, policy=FOREVER, clock=bee_clock, lease=lease) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        bees.broker.fail("extend", bee.BrokerUnavailable("away"), times=1000)
+        await bees.advance(2 * lease)
+
+        assert ["a", "a"] == bees.runs[:2]
+        assert 1 == handler.most
+
+
+# BUG: an extend that hangs hides that the lease has run out; the handler is never stopped.
+async def test_an_extend_that_never_answers_does_not_keep_a_handler_beyond_its_lease() -> None:
+    answer = threading.Event()
+
+    class Silent(MemoryBroker):
+        async def extend(
+            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+        ) -> AbstractSet[bee.Receipt]:
+            while not answer.is_set():
+                await asyncio.sleep(0.001)
+            raise bee.BrokerUnavailable("no answer")
+
+    cancelled = asyncio.Event()
+
+    async def handle(job: Work) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    worker = bee.Worker(Silent(), "jobs", Work, handle, policy=FOREVER, lease=0.1, concurrency=1)
+    await worker.queue.send(Work(), id="a")
+    async with worker.working():
+        deadline = time.monotonic() + 0.5
+        while not cancelled.is_set() and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        stopped = cancelled.is_set()
+        answer.set()
+        worker.stop(grace=0)
+
+    assert stopped

@@ -1,0 +1,189 @@
+"""The heartbeat's thread: that it starts, that it ends, and that nobody does without it unknowingly."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+
+import pytest
+
+import bee_core as bee
+from bee_core.testing import FaultyBroker, ManualClock
+from bee_memory import MemoryBroker
+
+from .support import LEASE, Work, at_work, nothing, until
+
+FOREVER = bee.Policy(timeout=None)
+
+
+def heartbeats() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "bee:heartbeat" in thread.name]
+
+
+async def test_every_worker_has_one_thread_for_its_heartbeat_from_the_start(
+    bee_clock: ManualClock,
+) -> None:
+    hive = bee.Hive(clock=bee_clock, broker=MemoryBroker(clock=bee_clock))
+    for name in ("one", "two"):
+        hive.queue(name, Work).handler(nothing)
+    async with hive.working():
+        await until(lambda: len(heartbeats()) == 2)
+
+        names = sorted(thread.name for thread in heartbeats())
+        assert ["bee:heartbeat:one", "bee:heartbeat:two"] == names
+        assert [True, True] == [thread.daemon for thread in heartbeats()]
+
+
+async def test_the_heartbeat_has_a_broker_of_its_own_and_closes_it(bee_clock: ManualClock) -> None:
+    clones: list[MemoryBroker] = []
+
+    class Cloned(MemoryBroker):
+        def clone(self) -> MemoryBroker:
+            twin = super().clone()
+            clones.append(twin)
+            return twin
+
+    broker = Cloned(clock=bee_clock)
+    worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=())
+    await worker.queue.send(Work())
+    await worker.run(max_jobs=1)
+
+    (clone,) = clones
+    with pytest.raises(bee.BrokerClosed):
+        await clone.stats("jobs")
+    assert 0 == (await broker.stats("jobs")).live
+
+
+async def test_all_leases_that_are_due_are_renewed_in_one_call(bee_clock: ManualClock) -> None:
+    go_on = asyncio.Event()
+
+    async def handle(job: Work) -> None:
+        await go_on.wait()
+
+    async with at_work(handle, clock=bee_clock, policy=FOREVER, concurrency=20) as (bees, jobs):
+        await jobs.send_many([Work() for _ in range(20)])
+        await bees.advance(3 * LEASE)
+        go_on.set()
+        await bees.drain()
+
+        assert 20 == len(bees.runs)
+        assert 7 <= bees.broker.calls["extend"] <= 10
+
+
+async def test_a_job_begun_at_any_moment_is_renewed_in_time(bee_clock: ManualClock) -> None:
+    """Jobs begun one after the other, so that the heartbeat's rounds never fit all of them."""
+    go_on = asyncio.Event()
+
+    async def handle(job: Work) -> None:
+        await go_on.wait()
+
+    async with at_work(handle, clock=bee_clock, policy=FOREVER, concurrency=40) as (bees, jobs):
+        for number in range(40):
+            await jobs.send(Work(), id=str(number))
+            await bees.advance(LEASE / 17)
+        await bees.advance(5 * LEASE)
+        go_on.set()
+        await bees.drain()
+
+        assert 40 == len(bees.runs)
+
+
+# BUG: a broker that cannot be cloned leaves the worker without a heartbeat, and nobody says so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_worker_without_a_heartbeat_does_not_start(bee_clock: ManualClock) -> None:
+    class Single(MemoryBroker):
+        def clone(self) -> MemoryBroker:
+            raise OSError("too many open files")
+
+    runs: list[Work] = []
+
+    async def handle(job: Work) -> None:
+        runs.append(job)
+
+    broker = Single(clock=bee_clock)
+    worker = bee.Worker(broker, "jobs", Work, handle, clock=bee_clock, observers=())
+    await worker.queue.send(Work())
+    with suppress(OSError, bee.BeeError):
+        await worker.run(max_jobs=1)
+
+    assert [] == runs
+
+
+# BUG: the heartbeat's last extend is waited for without a limit: a worker cannot leave.
+async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
+    answer, asked = threading.Event(), threading.Event()
+
+    class Silent(MemoryBroker):
+        async def extend(
+            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+        ) -> AbstractSet[bee.Receipt]:
+            asked.set()
+            while not answer.is_set():
+                await asyncio.sleep(0.001)
+            return set()
+
+    async def handle(job: Work) -> None:
+        await asyncio.Event().wait()
+
+    worker = bee.Worker(Silent(), "jobs", Work, handle, lease=0.06, cancel_grace=0.01, observers=())
+    await worker.queue.send(Work())
+    run = asyncio.create_task(worker.run())
+    await until(asked.is_set)
+    worker.stop(grace=0)
+    await asyncio.wait({run}, timeout=0.4)
+    ended = run.done()
+    answer.set()
+    await run
+
+    assert ended
+
+
+# BUG: what the end of the clone raises ends the thread with a traceback on standard error.
+async def test_a_broker_that_fails_to_close_does_not_keep_the_worker(
+    bee_clock: ManualClock,
+) -> None:
+    class Sticky(MemoryBroker):
+        async def aclose(self) -> None:
+            await super().aclose()
+            if threading.current_thread() is not threading.main_thread():
+                raise bee.BrokerUnavailable("gone already")
+
+    complaints: list[object] = []
+    hook, threading.excepthook = threading.excepthook, complaints.append
+    try:
+        broker = Sticky(clock=bee_clock)
+        worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=())
+        await worker.queue.send(Work())
+        await asyncio.wait_for(worker.run(max_jobs=1), 5)
+        await until(lambda: not heartbeats())
+    finally:
+        threading.excepthook = hook
+
+    assert [] == complaints
+
+
+async def test_the_heartbeat_of_a_worker_whose_loop_is_gone_ends() -> None:
+    """The program closes the loop under a running worker, as a crash of its main task does."""
+
+    async def start() -> None:
+        async def handle(job: Work) -> None:
+            await asyncio.Event().wait()
+
+        worker = bee.Worker(
+            FaultyBroker(MemoryBroker()), "jobs", Work, handle, lease=0.06, observers=()
+        )
+        await worker.queue.send(Work())
+        asyncio.create_task(worker.run())  # noqa: RUF006
+        await until(lambda: heartbeats())
+        await asyncio.sleep(0.02)
+
+    def program() -> None:
+        asyncio.run(start())
+
+    thread = threading.Thread(target=program)
+    thread.start()
+    await until(lambda: not thread.is_alive())
+    await until(lambda: not heartbeats())
