@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
+import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter
 
 from bee_core.delivery import Call, Delivery, run_in_process
 from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.duration import seconds
 from bee_core.errors import PermanentError
 from bee_core.message import Lease, Note, Reason
 from bee_core.outcome import (
@@ -38,6 +40,8 @@ from bee_core.threads import Raised, Threads
 
 DETAIL = 8 * 1024
 """How much of an error is kept with its message, in characters."""
+_CHAIN, _MEMBERS, _DEPTH = 5, 5, 3
+"""How much of an error is looked at: causes, members of a group, groups within groups."""
 
 
 class LostLease(enum.Enum):
@@ -111,9 +115,9 @@ class Attempt:
                 result = await self._in_thread(call, threads, abandoned)
             else:
                 result = await run_in_process(processes, call.function, self.job)
+            return outcome_of_result(result)
         except BaseException as error:
             return outcome_of_error(error)
-        return outcome_of_result(result)
 
     def _arguments(self, call: Call) -> tuple[Any, ...]:
         return (self.job, self.delivery) if call.takes_delivery else (self.job,)
@@ -127,13 +131,15 @@ class Attempt:
         context = contextvars.copy_context()
         work = threads.submit(partial(context.run, call.function, *self._arguments(call)))
         try:
-            return await asyncio.shield(work)
+            result = await asyncio.shield(work)
         except asyncio.CancelledError:
             if not work.done():
                 abandoned(self, work)
             raise
         except Raised as raised:
             raise raised.error from None
+        # An async function behind a plain decorator looks like a plain one.
+        return await result if inspect.iscoroutine(result) else result
 
 
 def outcome_of_result(result: object) -> Outcome:
@@ -144,22 +150,29 @@ def outcome_of_result(result: object) -> Outcome:
         return Ruled(result)
     if isinstance(result, Retry | Snooze):
         return outcome_of_error(result)
+    if inspect.iscoroutine(result):
+        result.close()
+        return Failed(TypeError("the handler returned a coroutine that it did not await"))
     return Succeeded(result)
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """What it means that a handler raised this."""
-    match error:
-        case Snooze(delay=delay):
-            return Ruled(Reschedule(delay))
-        case Retry(after=after):
-            return Failed(error, retry=True, after=after)
-        case BrokenWorkerProcess():
-            return Stalled("the process that ran the handler died")
-        case PermanentError():
-            return Failed(error, permanent=True)
-        case _:
-            return Failed(error, permanent=getattr(error, "permanent", False) is True)
+    """What it means that a handler raised this, whatever the error's own code does."""
+    try:
+        match error:
+            case Snooze(delay=delay):
+                return Ruled(Reschedule(delay))
+            case Retry(after=after):
+                wait = None if after is None else seconds(after, "Retry after")
+                return Failed(error, retry=True, after=wait)
+            case BrokenWorkerProcess():
+                return Stalled("the process that ran the handler died")
+            case PermanentError():
+                return Failed(error, permanent=True)
+            case _:
+                return Failed(error, permanent=getattr(error, "permanent", False) is True)
+    except Exception as worse:
+        return Failed(worse)
 
 
 def note_of(outcome: Outcome) -> Note:
@@ -185,11 +198,26 @@ def note_of(outcome: Outcome) -> Note:
 def describe(error: BaseException) -> str:
     """The error as text of bounded size, whatever its own methods do."""
     try:
-        lines = traceback.format_exception(error, limit=-20)
-        text = "".join(lines)
+        return printable("".join(_lines(error, depth=0)))
     except BaseException as worse:  # its __str__ raised, or worse
-        text = f"{type(error).__name__} (and its text cannot be had: {type(worse).__name__})"
-    return printable(text)
+        return f"{type(error).__name__} (and its text cannot be had: {type(worse).__name__})"
+
+
+def _lines(error: BaseException, depth: int) -> Iterator[str]:
+    """The error with what led to it, oldest first, and some members if it is a group."""
+    chain = [error]
+    while len(chain) < _CHAIN:
+        before = chain[-1].__cause__ or chain[-1].__context__
+        if before is None or before in chain:
+            break
+        chain.append(before)
+    for one in reversed(chain):
+        if not isinstance(one, BaseExceptionGroup):
+            yield from traceback.format_exception(type(one), one, one.__traceback__, -20, False)
+            continue
+        yield f"{type(one).__name__}: {one}\n"
+        for member in one.exceptions[:_MEMBERS] if depth < _DEPTH else ():
+            yield from _lines(member, depth + 1)
 
 
 def printable(text: str) -> str:

@@ -54,7 +54,7 @@ class JsonCodec(Generic[J]):
     def __init__(self, form: TypeForm[J]) -> None:
         self._kinds = members(form)
         self.known = tuple(sorted(tag_of(kind) for kind in self._kinds))
-        whole: Any = Union[parts(form)]  # noqa: UP007: only known at run time
+        whole: Any = Union[parts(form)]  # noqa: UP007
         try:
             self._decoder = msgspec.json.Decoder(_Envelope[whole])
         except TypeError as error:

@@ -5,14 +5,27 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, TypeVarTuple
+from datetime import datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    TypedDict,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+)
 
 import anyio.to_process
 from anyio import CapacityLimiter
 
+from bee_core.child import run_as_child
 from bee_core.clock import Clock
+from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
-from bee_core.message import Counters, Draft, Lease
+from bee_core.message import Counters, Draft, IfTaken, Lease
+from bee_core.strategy import Policy
 
 if TYPE_CHECKING:
     from bee_core.queue import Queue
@@ -20,6 +33,18 @@ if TYPE_CHECKING:
 J = TypeVar("J")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `Queue.send`."""
+
+    id: str | None
+    delay: Duration
+    at: datetime | None
+    priority: int
+    policy: Policy | None
+    headers: Mapping[str, str]
+    if_taken: IfTaken
 
 
 class Delivery(Generic[J]):
@@ -89,7 +114,7 @@ class Delivery(Generic[J]):
         """Seconds until the deadline."""
         return self.deadline - self._clock.now()
 
-    def then(self, job: J, **options: Any) -> str:
+    def then(self, job: J, **options: Unpack[SendOptions]) -> str:
         """Send a job to this queue if, and in the same step as, this one is settled as done.
 
         Takes the options of `Queue.send`. If the handler fails, or no longer holds its job, it
@@ -115,7 +140,9 @@ def attempt_number(counters: Counters) -> int:
 
 async def run_in_process(limiter: CapacityLimiter, function: Callable[..., T], *args: Any) -> T:
     """Run in a worker process; being cancelled kills it."""
-    return await anyio.to_process.run_sync(function, *args, cancellable=True, limiter=limiter)
+    return await anyio.to_process.run_sync(
+        run_as_child, function, *args, cancellable=True, limiter=limiter
+    )
 
 
 class Call:

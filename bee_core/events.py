@@ -139,7 +139,9 @@ def announce(observers: Iterable[Observer], event: Event) -> None:
     for observer in observers:
         try:
             observer(event)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             log.exception("observer %r failed on %s", observer, type(event).__name__)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from bee_core.delivery import Call
 from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
 from bee_core.job import members, tag_of
-from bee_core.message import Counters, Draft, Lease, Note
+from bee_core.message import Counters, Draft, Lease, Note, new_id
 from bee_core.queue import Queue
 from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
 
@@ -123,8 +123,7 @@ class Handlers(Generic[J]):
         if self._failure is None or KIND_HEADER in lease.headers:
             return ()
         report = _Report(lease.receipt.id, lease.body, dict(lease.headers), counters, note)
-        id = f"failure-{lease.receipt.token}"  # tokens are never reused, so this id is its own
-        return (Draft(id, msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
+        return (Draft(new_id(), msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
 
     def _open_failure(self, lease: Lease, kind: str) -> tuple[Any, str, Rules, Call]:
         id, name = lease.receipt.id, self._queue.name

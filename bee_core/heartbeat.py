@@ -14,11 +14,19 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker
 from bee_core.clock import Clock, finish
+from bee_core.errors import BrokerUnavailable
+from bee_core.message import Receipt
+from bee_core.trouble import own_cancellation
+
+_CLOSING = 5.0
+"""Seconds for the clone to close its connections."""
 
 
 class Heartbeat:
@@ -40,6 +48,7 @@ class Heartbeat:
         self._broker = broker
         self._queue = queue
         self._lease = lease
+        self._margin = min(1.0, lease / 10)  # handlers are stopped before the lease has run out
         self._clock = clock
         self._held = held
         self._patience = patience
@@ -51,27 +60,36 @@ class Heartbeat:
         self._stopping = False
         self._troubled = False
         self._unanswered = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._worker_loop: asyncio.AbstractEventLoop | None = None
         self._worker_thread = 0
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._beating: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Return when the thread is up and waiting."""
-        self._loop = asyncio.get_running_loop()
+        """Return when the thread is up and waiting; raise if it cannot be."""
+        loop = self._worker_loop = asyncio.get_running_loop()
         self._worker_thread = threading.get_ident()
-        self._ended = self._loop.create_future()
-        up = self._loop.create_future()
+        self._ended = loop.create_future()
+        up: asyncio.Future[None] = loop.create_future()
         name = f"bee:heartbeat:{self._queue}"
-        threading.Thread(target=self._run, args=(up,), name=name, daemon=True).start()
-        await up
+        thread = threading.Thread(target=self._run, args=(up,), name=name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            self._ended.set_result(None)
+            raise
+        await asyncio.shield(up)
 
     async def stop(self) -> None:
         """Return when the thread has ended and its broker is closed."""
         if self._ended is None:
             return
         self._stopping = True
-        self._alarm.ring()
-        await self._ended
+        if self._own_loop is not None and self._beating is not None:
+            with suppress(RuntimeError):  # its loop is closed: it has ended by itself
+                self._own_loop.call_soon_threadsafe(self._beating.cancel)
+        await asyncio.shield(self._ended)
 
     def poke(self) -> None:
         """Something is held again. Cheap to call for every job."""
@@ -82,28 +100,48 @@ class Heartbeat:
     # All below runs in the heartbeat's own thread.
 
     def _run(self, up: asyncio.Future[None]) -> None:
+        assert self._ended is not None
         try:
-            asyncio.run(self._beat(up))
+            asyncio.run(self._live(up))
+        except Exception as error:  # there is no clone of this broker, or no loop to be had
+            self._tell(partial(_fail, up, error))
         finally:
-            assert self._ended is not None
-            self._tell(partial(finish, up))
             self._tell(partial(finish, self._ended))
 
-    async def _beat(self, up: asyncio.Future[None]) -> None:
+    async def _live(self, up: asyncio.Future[None]) -> None:
         broker = self._broker.clone()
+        self._own_loop = asyncio.get_running_loop()
+        self._beating = asyncio.create_task(self._beat(broker, up), name="bee:heartbeat")
+        if self._stopping:
+            self._beating.cancel()
         try:
-            self._idle = True
-            waiting = asyncio.ensure_future(self._alarm.wait(math.inf))
+            await asyncio.wait({self._beating})
+            if not self._beating.cancelled():
+                self._beating.result()
+        finally:
+            await self._close(broker)
+
+    async def _close(self, broker: Broker) -> None:
+        try:
+            async with asyncio.timeout(_CLOSING):
+                await broker.aclose()
+        except Exception as error:
+            self._tell(partial(self._on_trouble, error))
+
+    async def _beat(self, broker: Broker, up: asyncio.Future[None]) -> None:
+        self._idle = True
+        waiting = asyncio.create_task(self._alarm.wait(math.inf), name="bee:idle")
+        try:
             await asyncio.sleep(0)  # it waits now, so that a clock that is moved finds it
             self._tell(partial(finish, up))
             await waiting
-            while not self._stopping:
-                self._idle = True  # before looking: who is held from here on will poke
-                pause = await self._round(broker)
-                self._idle = pause == math.inf and self._idle
-                await self._alarm.wait(pause)
         finally:
-            await broker.aclose()
+            waiting.cancel()
+        while True:
+            self._idle = True  # before looking: who is held from here on will poke
+            pause = await self._round(broker)
+            self._idle = pause == math.inf and self._idle
+            await self._alarm.wait(pause)
 
     async def _round(self, broker: Broker) -> float:
         """Renew what is due; return the seconds until the next round."""
@@ -117,17 +155,42 @@ class Heartbeat:
         old = [a for a in held if a.leased_until - before <= 2 * third + 0.001]
         if old:
             try:
-                lost = await broker.extend(
-                    self._queue, [a.lease.receipt for a in old], duration=self._lease
-                )
-            except Exception as error:  # whatever a broker raises, the thread must go on
+                self._after_success(old, await self._extend(broker, old), before)
+            except BaseException as error:  # whatever a broker raises, the thread must go on
+                if own_cancellation(error):
+                    raise
                 return self._after_failure(old, error)
-            self._after_success(old, lost, before)
         soonest = min(attempt.leased_until for attempt in held)
         return max(soonest - 2 * third - self._clock.now(), third / 10)
 
+    async def _extend(self, broker: Broker, old: Sequence[Attempt]) -> AbstractSet[Receipt]:
+        """Renew leases, but wait for the answer no longer than they last."""
+        soonest = min(attempt.leased_until for attempt in old)
+        left = soonest - self._margin - self._clock.now()
+        receipts = [attempt.lease.receipt for attempt in old]
+
+        async def extend() -> AbstractSet[Receipt]:
+            return await broker.extend(self._queue, receipts, duration=self._lease)
+
+        extending = asyncio.create_task(extend(), name="bee:extend")
+        try:
+            await self._limited(extending, max(left, self._margin))
+            return extending.result()
+        finally:
+            extending.cancel()
+
+    async def _limited(self, work: asyncio.Task[AbstractSet[Receipt]], seconds: float) -> None:
+        limit = asyncio.create_task(self._clock.sleep(seconds), name="bee:limit")
+        both: set[asyncio.Task[Any]] = {work, limit}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            limit.cancel()
+        if not work.done():
+            raise BrokerUnavailable("extend did not answer while the lease lasted")
+
     def _after_success(
-        self, old: Sequence[Attempt], lost: AbstractSet[object], before: float
+        self, old: Sequence[Attempt], lost: AbstractSet[Receipt], before: float
     ) -> None:
         for attempt in old:
             if attempt.lease.receipt not in lost:
@@ -139,16 +202,18 @@ class Heartbeat:
             self._troubled = False
             self._tell(partial(self._on_trouble, None))
 
-    def _after_failure(self, old: Sequence[Attempt], error: Exception) -> float:
+    def _after_failure(self, old: Sequence[Attempt], error: BaseException) -> float:
         """Try again soon; what cannot be renewed in time is lost, as far as can be known here."""
-        now = self._clock.now()
-        overdue = [attempt for attempt in old if attempt.leased_until <= now]
+        last_moment = self._clock.now() + self._margin
+        overdue = [attempt for attempt in old if attempt.leased_until <= last_moment]
         if overdue:
             self._tell(partial(self._on_lost, overdue, LostLease.PRESUMED))
         if not self._troubled:
             self._troubled = True
-            self._tell(partial(self._on_trouble, error))
-        return min(1.0, self._lease / 10)
+            shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
+            self._tell(partial(self._on_trouble, shown))
+        ends = [a.leased_until - last_moment for a in old if a.leased_until > last_moment]
+        return min([self._margin, *ends])
 
     def _deserves(self, attempt: Attempt, now: float) -> bool:
         """A run that is past its own deadline, and past all patience, is not kept alive."""
@@ -167,8 +232,14 @@ class Heartbeat:
         self._unanswered = 0
 
     def _tell(self, callback: Callable[[], None]) -> None:
-        assert self._loop is not None
+        assert self._worker_loop is not None
         try:
-            self._loop.call_soon_threadsafe(callback)
+            self._worker_loop.call_soon_threadsafe(callback)
         except RuntimeError:  # the worker's loop is closed: there is nobody left to tell
-            self._stopping = True
+            if self._beating is not None:
+                self._beating.cancel()
+
+
+def _fail(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -7,7 +7,7 @@ which it has connections; `run` and `working` are the times in which it works.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
@@ -20,7 +20,13 @@ from bee_core.codec import Codec
 from bee_core.config import broker_url
 from bee_core.delivery import Delivery
 from bee_core.duration import Duration, seconds
-from bee_core.errors import InvalidOption, NoHandler
+from bee_core.errors import (
+    BeeError,
+    BrokerClosed,
+    BrokerMisconfigured,
+    InvalidOption,
+    NoHandler,
+)
 from bee_core.events import Observer, log_events
 from bee_core.handlers import Failure, Handlers
 from bee_core.message import check_whole
@@ -78,9 +84,13 @@ class HiveQueue(Queue[J]):
         """
         return On(self.handlers, kind, process)
 
+    @overload
     def on_failure(
         self, function: Callable[[Failure[J], Delivery[J]], R], /
-    ) -> Callable[[Failure[J], Delivery[J]], R]:
+    ) -> Callable[[Failure[J], Delivery[J]], R]: ...
+    @overload
+    def on_failure(self, function: Callable[[Failure[J]], R], /) -> Callable[[Failure[J]], R]: ...
+    def on_failure(self, function: Callable[..., R], /) -> Callable[..., R]:
         """Decorate the function that hears of every job that has failed for good.
 
         The report is a job of its own, sent in the same step that ends the failed one.
@@ -200,13 +210,14 @@ class Hive:
     ) -> None:
         await self.aclose()
 
-    async def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False) -> Coroutine[Any, Any, None]:
         """Work on every queue that has a handler, until stopped or until all are empty.
 
         Empty means empty: jobs that are delayed or to be repeated are waited for. Touches no
         signals; cancel the task that runs it, or call `stop`.
         """
-        await self._run(self._make_workers(), until_empty)
+        # The workers exist from here on, so that a `stop` before the first turn is heard.
+        return self._run(self._make_workers(), until_empty)
 
     def stop(self, *, grace: Duration | None = None) -> None:
         """Stop what `run` or `working` is doing: see `Worker.stop`."""
@@ -256,6 +267,7 @@ class Hive:
             await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             raise
         finally:
             up.cancel()
@@ -281,6 +293,7 @@ class Hive:
                 handlers=queue.handlers,
                 policy=queue.policy,
                 codec=queue.codec,
+                max_bytes=queue.max_bytes,
                 **{"concurrency": queue.concurrency} | self._options,
             )
             for queue in self.queues.values()
@@ -295,13 +308,20 @@ class Hive:
         """Each queue until it is empty; again, if a handler has filled another one meanwhile."""
         while True:
             await _together(worker.run(until_empty=True) for worker in workers)
-            names = [worker.queue.name for worker in workers]
-            stats = [await self.broker.stats(name) for name in names]
-            stopped = any(worker.stopping for worker in workers)
-            if stopped or not any(s.live for s in stats):
+            empty = await self._all_empty(workers)
+            if empty or any(worker.stopping for worker in workers):
                 return
             self._workers = [worker for worker in self._workers if worker not in workers]
             workers[:] = self._make_workers()
+
+    async def _all_empty(self, workers: list[Worker[Any]]) -> bool:
+        try:
+            stats = [await self.broker.stats(worker.queue.name) for worker in workers]
+        except (BrokerClosed, BrokerMisconfigured):
+            raise
+        except Exception:  # the next round's workers ask again, and say so if it lasts
+            return False
+        return not any(one.live for one in stats)
 
     def __repr__(self) -> str:
         try:
@@ -317,19 +337,20 @@ async def _all_started(workers: list[Worker[Any]]) -> None:
         await worker.started()
 
 
-async def _together(runs: Any) -> None:
-    """All of them; if one fails the others are stopped by cancelling, and its error is raised."""
-    tasks = [asyncio.ensure_future(run) for run in runs]
+async def _together(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All of them to their ends. If one fails, the others are stopped and its error is raised."""
+    tasks = {asyncio.create_task(run, name="bee:run") for run in runs}
+    left = set(tasks)
+    failed: list[asyncio.Task[None]] = []
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        failed = [task for task in done if task.exception() is not None]
-    except asyncio.CancelledError:
-        for task in tasks:
+        while left and not failed:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            failed = [task for task in done if task.cancelled() or task.exception() is not None]
+    finally:
+        for task in left:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-    if failed:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        failed[0].result()
+    for task in failed:
+        if task.cancelled():
+            raise BeeError("a worker was cancelled by somebody else than its hive")
+        task.result()

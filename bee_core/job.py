@@ -50,6 +50,7 @@ class JobMeta(msgspec.StructMeta):
         return cls
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Job(msgspec.Struct, metaclass=JobMeta):
     """Derive from it and add fields: `class SendEmail(bee.Job): to: str; subject: str`.
 

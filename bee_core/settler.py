@@ -17,13 +17,13 @@ import msgspec
 from bee_core.attempt import Attempt
 from bee_core.broker import Broker
 from bee_core.disposition import Reschedule
-from bee_core.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
+from bee_core.errors import BrokerError, BrokerFull, BrokerUnavailable, OutcomeUnknown
 from bee_core.message import Counters, Receipt, Settlement
 from bee_core.outcome import Outcome
-from bee_core.trouble import Trouble
+from bee_core.trouble import Trouble, own_cancellation
 
 _BATCH = 100
-_PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError)
+_PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError, asyncio.CancelledError)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -73,14 +73,20 @@ class Settler:
     async def run(self) -> None:
         """Settle what is put, for ever."""
         while True:
-            await self._more.wait()
-            self._more.clear()
+            if not self._waiting:
+                self._done.set()
+                self._more.clear()
+                await self._more.wait()
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
                 self._under_way = batch
-                await self._settle(batch)
-                self._under_way = ()
-            self._done.set()
+                try:
+                    await self._settle(batch)
+                except BaseException:
+                    self._waiting.extendleft(reversed(batch))  # for whoever takes over
+                    raise
+                finally:
+                    self._under_way = ()
 
     async def flush(self) -> None:
         """Return when everything put so far is settled."""
@@ -92,11 +98,13 @@ class Settler:
         while True:
             try:
                 lost = await self._send(batch)
-            except _PASSING as error:
-                certain = certain and not isinstance(error, OutcomeUnknown)
-                await self._trouble.back_off("settle", error)
-                continue
-            except Exception as error:
+            except BaseException as error:
+                if own_cancellation(error):
+                    raise
+                if isinstance(error, _PASSING):
+                    certain = certain and not isinstance(error, OutcomeUnknown)
+                    await self._trouble.back_off("settle", error)
+                    continue
                 if len(batch) == 1:
                     await self._give_back(batch[0], error)
                 else:  # one of them is the culprit: the others must not suffer for it
@@ -111,16 +119,19 @@ class Settler:
                     self._on_settled(ended)
             return
 
-    async def _give_back(self, ended: Ended, error: Exception) -> None:
+    async def _give_back(self, ended: Ended, error: BaseException) -> None:
         """The broker refuses this settlement: return the message plainly, or let its lease end."""
         plain = Settlement(
             ended.settlement.receipt, Reschedule(60.0), counters=Counters(releases=1)
         )
         try:
             await self._broker.settle(self._queue, [plain])
-        except Exception as worse:
+        except BaseException as worse:
+            if own_cancellation(worse):
+                raise
             error.add_note(f"giving the message back failed too: {worse!r}")
-        self._on_refused(ended, error)
+        shown = error if isinstance(error, Exception) else BrokerError(repr(error))
+        self._on_refused(ended, shown)
 
     async def _send(self, batch: Sequence[Ended]) -> AbstractSet[Receipt]:
         return await self._broker.settle(self._queue, [ended.settlement for ended in batch])

@@ -18,6 +18,9 @@ from bee_core.clock import Clock
 from bee_core.outcome import Failed, Outcome, TimedOut
 from bee_core.threads import Threads
 
+_TURN = 0.01
+"""Seconds that even a handler without any grace has to hear that it must stop."""
+
 
 class Slots:
     """Runs up to `size` attempts at once and stops those that must stop."""
@@ -66,9 +69,11 @@ class Slots:
 
     def end(self, attempt: Attempt, ending: Ending, patience: float | None = None) -> None:
         """Tell a handler to stop, and why; after `patience` once more; after that, give it up."""
-        if attempt.ending is None and attempt.running:
+        task = attempt.task
+        if attempt.ending is None and attempt.running and task is not None and not task.done():
             attempt.ending = ending
-            attempt.patience = self._cancel_grace if patience is None else patience
+            grace = self._cancel_grace if patience is None else patience
+            attempt.patience = max(grace, _TURN)
             self._cancel(attempt)
 
     async def watch(self) -> None:

@@ -63,7 +63,7 @@ class Raised(Exception):
     """Carries an exception that a future refuses to hold, such as StopIteration."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__()
         self.error = error
 
 

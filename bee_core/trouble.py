@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from bee_core.clock import Alarm, Clock
+from bee_core.errors import BrokerUnavailable
 
 FIRST = 0.1
 LONGEST = 2.0
+
+
+def own_cancellation(error: BaseException) -> bool:
+    """Whether an exception means that the running task was told to stop, and by nobody's mistake.
+
+    A CancelledError that no `cancel()` of this task explains has leaked from a driver, and is
+    trouble like any other. Exits are never taken for trouble.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return not isinstance(error, Exception)
 
 
 class Trouble:
@@ -28,8 +42,10 @@ class Trouble:
         self._failures: dict[str, int] = {}
         self._alarms: dict[str, Alarm] = {}
 
-    async def back_off(self, verb: str, error: Exception) -> None:
+    async def back_off(self, verb: str, error: BaseException) -> None:
         """The verb failed: wait before it is tried again (full jitter, up to 2 s)."""
+        if not isinstance(error, Exception):
+            error = BrokerUnavailable(repr(error))
         failures = self._failures[verb] = self._failures.get(verb, 0) + 1
         if failures == 1:
             self._on_begin(verb, error)

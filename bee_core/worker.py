@@ -19,7 +19,7 @@ import math
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -71,11 +71,11 @@ from bee_core.outcome import (
     Unknown,
     tally,
 )
-from bee_core.queue import Queue
+from bee_core.queue import MAX_BYTES, Queue
 from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
 from bee_core.strategy import Policy, Rules, resolve
-from bee_core.trouble import Trouble
+from bee_core.trouble import Trouble, own_cancellation
 
 J = TypeVar("J")
 
@@ -108,6 +108,7 @@ class Worker(Generic[J]):
         handlers: Handlers[J] | None = None,
         policy: Policy = Policy(),
         codec: Codec[J] | None = None,
+        max_bytes: int = MAX_BYTES,
         concurrency: int = 10,
         lease: Duration = 30.0,
         poll: Duration = 1.0,
@@ -118,7 +119,9 @@ class Worker(Generic[J]):
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.broker = broker
-        self.queue: Queue[J] = Queue(broker, queue, form, policy=policy, codec=codec)
+        self.queue: Queue[J] = Queue(
+            broker, queue, form, policy=policy, codec=codec, max_bytes=max_bytes
+        )
         self.concurrency = check_whole(concurrency, "concurrency", least=1)
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
         self._handlers = Handlers(self.queue) if handlers is None else handlers
@@ -134,15 +137,18 @@ class Worker(Generic[J]):
         self._chance = chance
 
         self._held: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
+        self._most_held = self.concurrency + max(self.concurrency, _LEASE_BATCH)
         self._begun = False
         self._started = self._settled = 0
-        self._stopping = self._until_empty = self._killed = False
+        self._stopping = self._until_empty = self._killed = self._closing = False
+        self._parts: set[asyncio.Task[None]] = set()
         self._stop_at = math.inf
         self._failure: BeeError | None = None
         self._up = asyncio.Event()
         self._free_slot = asyncio.Event()
         self._bell = clock.alarm()
         self._waiting: asyncio.Task[None] | None = None
+        self._cut_short: set[asyncio.Task[None]] = set()
         self._main_task: asyncio.Task[None] | None = None
 
         name = self.queue.name
@@ -193,15 +199,17 @@ class Worker(Generic[J]):
         self._until_empty = until_empty
         most = math.inf if max_jobs is None else max_jobs
         main = self._main_task = asyncio.create_task(self._main(most), name="bee:worker")
-        try:
-            await asyncio.shield(main)
-        except asyncio.CancelledError:
-            if self._killed:
-                return
-            if not main.done():
+        cancelled: asyncio.CancelledError | None = None
+        while not main.done():
+            try:
+                await asyncio.wait({main})
+            except asyncio.CancelledError as error:  # however often: the jobs are given back
+                cancelled = error
                 self.stop(grace=0)
-                await asyncio.shield(main)
-            raise
+        if cancelled is not None:
+            raise cancelled
+        if not self._killed:
+            main.result()
 
     def stop(self, *, grace: Duration | None = None) -> None:
         """Take no more jobs; give the running ones `grace` to end, then interrupt them.
@@ -214,16 +222,17 @@ class Worker(Generic[J]):
         self._free_slot.set()
         self._bell.ring()
         self._trouble.hurry()
-        if self._waiting is not None:
-            self._waiting.cancel()
+        self._cut_wait_short()
 
     def kill(self) -> None:
         """Stop dead, as a crash would: nothing is settled, nothing is given back.
 
         For tests, and for a program that must leave at once. `run` returns.
         """
-        self._killed = True
         self.stop(grace=0)
+        if self._killed:
+            return
+        self._killed = True
         self._slots.kill()
         if self._main_task is not None:
             self._main_task.cancel()
@@ -248,30 +257,52 @@ class Worker(Generic[J]):
             await task
 
     async def _main(self, max_jobs: float) -> None:
-        await self._heartbeat.start()
-        settling = asyncio.create_task(self._settler.run(), name="bee:settler")
-        watching = asyncio.create_task(self._slots.watch(), name="bee:watch")
-        self._emit(WorkerStarted(self.queue.name, self.holder))
-        self._up.set()
         try:
+            await self._heartbeat.start()
+            self._keep_running("bee:settler", self._settler.run)
+            self._keep_running("bee:watch", self._slots.watch)
+            self._emit(WorkerStarted(self.queue.name, self.holder))
+            self._up.set()
             await self._fetch(max_jobs)
             await self._drain()
             await self._flush()
         finally:
-            await self._heartbeat.stop()
-            for task in (settling, watching):
-                task.cancel()
-            await asyncio.gather(settling, watching, return_exceptions=True)
-            self._slots.close()
-            stuck = self._slots.stuck
-            self._emit(WorkerStopped(self.queue.name, self.holder, self._settled, stuck))
+            await uninterrupted(self._close())
         if self._failure is not None:
             raise self._failure
+
+    async def _close(self) -> None:
+        self._closing = True
+        await self._heartbeat.stop()
+        for task in self._parts:
+            task.cancel()
+        await asyncio.gather(*self._parts, return_exceptions=True)
+        self._slots.close()
+        stuck = self._slots.stuck
+        self._emit(WorkerStopped(self.queue.name, self.holder, self._settled, stuck))
+
+    def _keep_running(self, name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run a part of the worker in a task; if somebody cancels that, run it in another."""
+        task = asyncio.create_task(part(), name=name)
+        self._parts.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._parts.discard(task)
+            if self._closing:
+                return
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failure = BeeError(f"{name} failed: {error!r}")
+                self._failure.__cause__ = error
+                self.stop(grace=0)
+            self._keep_running(name, part)
+
+        task.add_done_callback(ended)
 
     async def _fetch(self, max_jobs: float) -> None:
         """Take and start jobs until told to stop, or until there are none, or enough."""
         while not self._stopping and self._started < max_jobs:
-            limit = int(min(self._slots.free, _LEASE_BATCH, max_jobs - self._started))
+            room = self._slots.free, self._most_held - len(self._held)
+            limit = int(min(*room, _LEASE_BATCH, max_jobs - self._started))
             if limit < 1:
                 self._free_slot.clear()
                 await self._free_slot.wait()
@@ -285,7 +316,9 @@ class Worker(Generic[J]):
                 self._failure = error
                 self.stop()
                 return
-            except Exception as error:  # whatever it is, a worker that lives goes on taking jobs
+            except BaseException as error:  # a worker that lives goes on taking jobs
+                if own_cancellation(error):
+                    raise
                 await self._trouble.back_off("lease", error)
                 continue
             self._trouble.over("lease")
@@ -300,28 +333,42 @@ class Worker(Generic[J]):
         """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll."""
         if self._stopping:
             return
-        wait = self.broker.wait(self.queue.name, timeout=self._poll)
-        waiting = self._waiting = asyncio.ensure_future(wait)
+        waiting = self._waiting = asyncio.create_task(self._wait_once(), name="bee:wait")
         try:
             await asyncio.wait({waiting})
         finally:
             waiting.cancel()
             self._waiting = None
-        error = None if waiting.cancelled() else waiting.exception()
-        if isinstance(error, Exception):
+        if waiting in self._cut_short:
+            self._cut_short.discard(waiting)
+        elif waiting.cancelled():  # by nobody here: it leaked from a driver
+            await self._trouble.back_off("wait", asyncio.CancelledError())
+        elif (error := waiting.exception()) is not None:
             await self._trouble.back_off("wait", error)
         else:
             self._trouble.over("wait")
+
+    def _cut_wait_short(self) -> None:
+        if self._waiting is not None:
+            self._cut_short.add(self._waiting)
+            self._waiting.cancel()
+
+    async def _wait_once(self) -> None:
+        await self.broker.wait(self.queue.name, timeout=self._poll)
 
     async def _is_empty(self) -> bool:
         if self._held:
             return False
         assert isinstance(self.broker, Inspector)
         try:
-            return (await self.broker.stats(self.queue.name)).live == 0
-        except Exception as error:
+            stats = await self.broker.stats(self.queue.name)
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
             await self._trouble.back_off("stats", error)
             return False
+        self._trouble.over("stats")
+        return stats.live == 0
 
     async def _drain(self) -> None:
         """Let running jobs end; interrupt what is left when the grace is over."""
@@ -335,11 +382,13 @@ class Worker(Generic[J]):
 
     async def _flush(self) -> None:
         """Wait for the last settlements, but not for ever: a lease that is left ends by itself."""
-        flushing = asyncio.ensure_future(self._settler.flush())
-        patience = asyncio.ensure_future(self._clock.sleep(_FLUSH))
-        await asyncio.wait({flushing, patience}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (flushing, patience):
-            task.cancel()
+        flushing = asyncio.create_task(self._settler.flush(), name="bee:flush")
+        patience = asyncio.create_task(self._clock.sleep(_FLUSH), name="bee:patience")
+        try:
+            await asyncio.wait({flushing, patience}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            flushing.cancel()
+            patience.cancel()
 
     def _begin(self, lease: Lease, until: float) -> None:
         """Start a handler for this lease, or settle it at once if it must not run."""
@@ -426,8 +475,9 @@ class Worker(Generic[J]):
 
     def _forget(self, attempt: Attempt) -> None:
         self._held.pop(attempt.lease.receipt.token, None)
-        if self._until_empty and not self._held and self._waiting is not None:
-            self._waiting.cancel()  # look again: the queue may be empty now
+        self._free_slot.set()
+        if self._until_empty and not self._held:
+            self._cut_wait_short()  # look again: the queue may be empty now
 
     # What the parts report.
 
@@ -438,7 +488,7 @@ class Worker(Generic[J]):
     def _on_stuck(self, attempt: Attempt) -> None:
         receipt, stuck = attempt.lease.receipt, self._slots.stuck
         self._emit(HandlerStuck(self.queue.name, receipt.id, receipt.token, attempt.tag, stuck))
-        if stuck >= self.concurrency and self._failure is None:
+        if stuck >= self.concurrency and self._failure is None and not self._stopping:
             self._failure = WorkerStuck(
                 f"{stuck} handlers of queue {self.queue.name!r} ignore their cancellation; "
                 "only ending the process ends them"
@@ -495,3 +545,17 @@ class Worker(Generic[J]):
 def _is_poisoned(rules: Rules, counters: Counters) -> bool:
     """Whether it has taken down more workers than its policy allows."""
     return not isinstance(decide(rules, Stalled(), counters, 0.0), Reschedule)
+
+
+async def uninterrupted(work: Coroutine[None, None, None]) -> None:
+    """Do this to its end, however often the task is cancelled meanwhile; then honour that."""
+    task = asyncio.create_task(work, name="bee:closing")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

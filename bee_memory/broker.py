@@ -189,7 +189,9 @@ class MemoryBroker(MemoryInspector, Store):
                 return
             next_at = q.hidden[0][0] if q.hidden and not q.paused else math.inf
             q.bells.append(bell)
-        sleeper = asyncio.ensure_future(self._memory.clock.sleep(min(timeout, next_at - now)))
+        pause = self._memory.clock.sleep(min(timeout, next_at - now))
+        sleeper = asyncio.ensure_future(pause)
+        sleeper.set_name("bee:sleep")
         try:
             await asyncio.wait({bell, sleeper}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

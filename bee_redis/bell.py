@@ -1,8 +1,8 @@
 """Waiting for a wake-up without ever holding a message.
 
 One task per queue pops wake-ups while somebody waits here, and hands each to one waiter. A waiter
-that leaves, by timeout or cancellation, touches no connection; a wake-up that finds nobody is kept
-for the next one. Losing one costs a poll, never a message.
+that leaves, by timeout or cancellation, touches no connection; a wake-up that finds nobody here
+goes back to the server, for somebody elsewhere. Losing one costs a poll, never a message.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from bee_core.errors import BrokerError
+from bee_core.errors import BrokerClosed
 from bee_redis.connection import Link
 
 _BLOCK = 10.0
@@ -24,28 +24,17 @@ class Bell:
         self._link = link
         self._key = key
         self._deadline = deadline
-        self._rung = 0
+        self._owed = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._reader: asyncio.Task[None] | None = None
 
     async def wait(self, timeout: float) -> None:
         """Return at a wake-up, or after `timeout`; raise if the server cannot be reached."""
-        if self._rung:
-            self._rung -= 1
-            return
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read(), name="bee:bell")
-        done, _ = await self._either(waiter, timeout)
-        for future in done:
-            future.result()
-
-    async def _either(
-        self, waiter: asyncio.Future[None], timeout: float
-    ) -> tuple[set[asyncio.Future[None]], set[asyncio.Future[None]]]:
+        self._listen()
         try:
-            return await asyncio.wait({waiter}, timeout=timeout)
+            await asyncio.wait({waiter}, timeout=timeout)
         except asyncio.CancelledError:
             if waiter.done() and waiter.exception() is None:
                 self._hand_over()  # it was woken, and somebody must look
@@ -54,29 +43,46 @@ class Bell:
             if not waiter.done():
                 self._waiters.remove(waiter)
                 waiter.cancel()
+        if not waiter.cancelled():
+            waiter.result()
 
     async def aclose(self) -> None:
-        """Stop listening."""
+        """Stop listening, and send those away who wait."""
+        self._fail(BrokerClosed("this RedisBroker was closed"))
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
 
+    def _listen(self) -> None:
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read(), name="bee:bell")
+
     async def _read(self) -> None:
         try:
-            while self._waiters:
+            while self._waiters or self._owed:
+                if self._owed:
+                    self._owed -= 1
+                    await self._link.call(
+                        self._key, b"RPUSH", self._key, b"1", deadline=self._deadline
+                    )
+                    continue
+                deadline = _BLOCK + self._deadline
                 woken = await self._link.call(
-                    self._key, b"BLPOP", self._key, _BLOCK, deadline=_BLOCK + self._deadline
+                    self._key, b"BLPOP", self._key, _BLOCK, deadline=deadline
                 )
                 if woken:
                     self._hand_over()
-        except BrokerError as error:
-            while self._waiters:
-                self._waiters.popleft().set_exception(error)
+        except Exception as error:  # whatever it is, those who wait are to hear of it
+            self._fail(error)
 
     def _hand_over(self) -> None:
+        """Wake somebody here, or else somebody elsewhere."""
+        if self._waiters:
+            self._waiters.popleft().set_result(None)
+        else:
+            self._owed += 1
+            self._listen()
+
+    def _fail(self, error: Exception) -> None:
         while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._rung += 1
+            self._waiters.popleft().set_exception(error)

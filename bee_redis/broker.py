@@ -14,7 +14,7 @@ from typing import Any
 from bee_core.broker import Store
 from bee_core.disposition import Terminal
 from bee_core.duration import Duration, seconds
-from bee_core.errors import BrokerClosed, IdTaken, InvalidName, InvalidOption, OutcomeUnknown
+from bee_core.errors import IdTaken, InvalidName, InvalidOption, OutcomeUnknown
 from bee_core.message import (
     Draft,
     Lease,
@@ -31,19 +31,17 @@ from bee_core.message import (
 from bee_core.url import Url
 from bee_redis import keys
 from bee_redis.address import Links, links
-from bee_redis.bell import Bell
-from bee_redis.check import check_server
-from bee_redis.connection import Link, run_script
 from bee_redis.inspector import RedisInspector
+from bee_redis.pages import MOST, at, paged
 from bee_redis.records import (
     draft_arguments,
     is_plain,
     lease,
     microseconds,
-    settlement_arguments,
+    receipt_arguments,
+    settlements_arguments,
     terminal_code,
 )
-from bee_redis.scripts import SCRIPTS
 
 _SENT = {
     ord("c"): Sent.CREATED,
@@ -51,10 +49,6 @@ _SENT = {
     ord("u"): Sent.UPDATED,
     ord("b"): Sent.BLOCKED,
 }
-_BELLS = 64
-"""Queues that one broker object may wait on at once."""
-_MOST = 1000
-"""Messages in one script: more would hold up the server's other clients."""
 
 
 class RedisBroker(RedisInspector, Store):
@@ -121,12 +115,15 @@ class RedisBroker(RedisInspector, Store):
     ) -> None:
         if where.cluster and (fsync or replicas):
             raise InvalidOption("fsync and replicas are not to be had in a cluster")
+        if not prefix or not prefix.isprintable() or "{" in prefix or "}" in prefix:
+            raise InvalidOption(f"prefix must be printable text without braces, not {prefix!r}")
         self._where = where
-        self._pool_size = pool_size
+        self._pool_size = check_whole(pool_size, "pool_size", least=1)
         self._deadline = deadline
         self._prefix = prefix
+        self._fsync = fsync
         self._confirm: tuple[Any, ...] = ()
-        if fsync or replicas:
+        if check_whole(replicas, "replicas", least=0) or fsync:
             patience = int(deadline * 900)
             self._confirm = (
                 ("WAITAOF", 1, replicas, patience) if fsync else ("WAIT", replicas, patience)
@@ -135,15 +132,8 @@ class RedisBroker(RedisInspector, Store):
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        """Nothing is open yet."""
-        self._link: Link | None = None
-        self._waiting: Link | None = None
-        self._bells: dict[str, Bell] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening = asyncio.Lock()
-        self._known: set[str] = set()
+        super()._start_afresh()
         self._next: dict[str, float] = {}
-        self._closed = False
 
     def clone(self) -> RedisBroker:
         broker = type(self).__new__(type(self))
@@ -151,34 +141,30 @@ class RedisBroker(RedisInspector, Store):
         broker._start_afresh()
         return broker
 
-    async def aclose(self) -> None:
-        self._closed = True
-        for bell in self._bells.values():
-            await bell.aclose()
-        opened, self._link, self._waiting = (self._link, self._waiting), None, None
-        for link in opened:
-            if link is not None:
-                await link.aclose()
-
     def __repr__(self) -> str:
         return f"<RedisBroker on {self._where.shown}>"
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
-        if len(drafts) > _MOST:
-            raise InvalidOption(f"{len(drafts)} drafts in one send; at most {_MOST}")
-        await self._register(queue)
+        if len(drafts) > MOST:
+            raise InvalidOption(f"{len(drafts)} drafts in one send; at most {MOST}")
+        check_queue(queue)
+        self._check_usable()
+        arguments = [part for draft in drafts for part in draft_arguments(draft)]
         if not drafts:
             return []
-        arguments = [part for draft in drafts for part in draft_arguments(draft)]
-        reply = await self._run("send", queue, *arguments, confirm=self._confirm)
-        if self._confirm:
-            reply, confirmed = reply
-            self._check_confirmed(confirmed)
+        until = self._until()
+        await self._list_first(queue, until)
+        reply = await self._run("send", queue, *arguments, confirm=self._confirm, until=until)
+        reply, confirmed = reply if self._confirm else (reply, None)
         if isinstance(reply, list):
             raise IdTaken(queue, (id.decode() for id in reply))
-        return [_SENT[letter] for letter in reply]
+        if reply.startswith(b"!"):
+            await self._list_again(queue, until)
+        if self._confirm:
+            self._check_confirmed(confirmed)
+        return [_SENT[letter] for letter in reply.removeprefix(b"!")]
 
     async def lease(
         self, queue: str, *, limit: int, duration: float, holder: str
@@ -186,7 +172,7 @@ class RedisBroker(RedisInspector, Store):
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         hidden = microseconds(seconds(duration, "duration", least=0.001))
-        reply = await self._run("lease", queue, min(limit, _MOST), hidden, holder)
+        reply = await self._run("lease", queue, min(limit, MOST), hidden, holder)
         pause = reply[0]
         self._next[queue] = int(pause) / 1_000_000 if pause else math.inf
         return [lease(*reply[i : i + 3]) for i in range(1, len(reply), 3)]
@@ -195,45 +181,29 @@ class RedisBroker(RedisInspector, Store):
         self, queue: str, receipts: Sequence[Receipt], *, duration: float
     ) -> AbstractSet[Receipt]:
         hidden = microseconds(seconds(duration, "duration", least=0.001))
-        lost: set[Receipt] = set()
-        for start in range(0, len(receipts), _MOST):
-            page = receipts[start : start + _MOST]
-            pairs = [part for receipt in page for part in (receipt.id, receipt.token)]
-            lost |= {page[index] for index in await self._run("extend", queue, hidden, *pairs)}
-        return lost
+        pages = [
+            [hidden, *(part for receipt in page for part in receipt_arguments(receipt))]
+            for page in paged(receipts)
+        ]
+        replies = await self._run_pages("extend", queue, pages)
+        return at(replies, receipts)
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         for settlement in settlements:
             for draft in settlement.then:
                 check_draft(draft)
-        lost: set[Receipt] = set()
-        for start in range(0, len(settlements), _MOST):
-            lost |= await self._settle(queue, settlements[start : start + _MOST])
-        return lost
-
-    async def _settle(self, queue: str, settlements: Sequence[Settlement]) -> set[Receipt]:
-        plain = [s for s in settlements if is_plain(s)]
-        others = (
-            [s for s in settlements if not is_plain(s)] if len(plain) < len(settlements) else []
-        )
-        arguments: list[str | int | bytes] = [len(plain)]
-        for settlement in plain:
-            arguments += (settlement.receipt.id, settlement.receipt.token)
-        for settlement in others:
-            arguments += settlement_arguments(settlement)
-        ordered = plain + others
-        return {ordered[i].receipt for i in await self._run("settle", queue, *arguments)}
+        # Most are plain, and those are ended together.
+        ordered = sorted(settlements, key=is_plain, reverse=True)
+        pages = [settlements_arguments(page) for page in paged(ordered)]
+        replies = await self._run_pages("settle", queue, pages)
+        return at(replies, [settlement.receipt for settlement in ordered])
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
     ) -> AbstractSet[str]:
-        if not check_ids(ids):
-            check_queue(queue)
-            return set()
-        reply = await self._run(
-            "cancel", queue, terminal_code(check_terminal(to)), int(running), *ids
-        )
-        return {ids[index] for index in reply}
+        what = (terminal_code(check_terminal(to)), int(running))
+        pages = [[*what, *page] for page in paged(check_ids(ids))]
+        return at(await self._run_pages("cancel", queue, pages), ids)
 
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Wait for a wake-up. The message itself is never popped, so none can be lost here."""
@@ -243,68 +213,10 @@ class RedisBroker(RedisInspector, Store):
         pause = min(timeout, self._next.pop(queue, math.inf))
         if pause <= 0:
             return
-        await self._bell(queue).wait(pause)
-
-    async def _run(
-        self, verb: str, queue: str, *arguments: Any, confirm: tuple[Any, ...] = ()
-    ) -> Any:
-        names = keys.keys(self._prefix, check_queue(queue))
-        link = self._link or await self._open()
-        self._check_usable()
-        return await run_script(
-            link, SCRIPTS[verb], names, *arguments, deadline=self._deadline, confirm=confirm
-        )
-
-    async def _names(self) -> Sequence[str]:
-        link = await self._open()
-        registry = keys.registry(self._prefix)
-        members = await link.call(registry, b"SMEMBERS", registry, deadline=self._deadline)
-        return [name.decode() for name in members]
-
-    async def _register(self, queue: str) -> None:
-        """Once per queue: let `queues` know of it, before anything is in it."""
-        check_queue(queue)
-        if queue not in self._known:
-            link, registry = await self._open(), keys.registry(self._prefix)
-            await link.call(registry, b"SADD", registry, queue, deadline=self._deadline)
-            self._known.add(queue)
-
-    async def _forget(self, queue: str) -> None:
-        self._known.discard(queue)
-        link, registry = await self._open(), keys.registry(self._prefix)
-        await link.call(registry, b"SREM", registry, queue, deadline=self._deadline)
-
-    async def _open(self) -> Link:
-        self._check_usable()
-        async with self._opening:
-            if self._link is None:
-                link = self._where.make(self._pool_size)
-                try:
-                    if self._check:
-                        cluster = self._where.cluster
-                        await check_server(link, cluster=cluster, deadline=self._deadline)
-                except BaseException:
-                    await link.aclose()
-                    raise
-                self._link = link
-        return self._link
-
-    def _bell(self, queue: str) -> Bell:
-        if self._waiting is None:
-            self._waiting = self._where.make(_BELLS)
-        if queue not in self._bells:
-            key = keys.bell(self._prefix, queue)
-            self._bells[queue] = Bell(self._waiting, key, deadline=self._deadline)
-        return self._bells[queue]
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise BrokerClosed("this RedisBroker was closed")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
-            raise BrokerClosed("this RedisBroker belongs to another event loop: use clone()")
+        if bell := self._bell(queue):
+            await bell.wait(pause)
+        else:
+            await asyncio.sleep(pause)
 
     def _check_confirmed(self, confirmed: Any) -> None:
         wanted = self._confirm[1:-1]

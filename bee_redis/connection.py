@@ -11,10 +11,10 @@ import asyncio
 from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
-from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import ConnectionPool
 
 from bee_core.errors import (
+    BrokerClosed,
     BrokerError,
     BrokerFull,
     BrokerMisconfigured,
@@ -23,18 +23,16 @@ from bee_core.errors import (
 )
 from bee_redis.scripts import Script
 
-_NOT_NOW = (
-    "READONLY",
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "BUSY",
-    "NOREPLICAS",
-    "MISCONF",
-    "max number of clients",
+_REFUSED = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
+_PASSING = (
+    redis_errors.BusyLoadingError,
+    redis_errors.ReadOnlyError,
+    redis_errors.TryAgainError,
+    redis_errors.ClusterDownError,
 )
-_SETTINGS = ("NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "DENIED", "no permissions")
+_NOT_NOW = ("BUSY", "MISCONF", "NOREPLICAS", "UNBLOCKED", "max number of clients")
+"""What the client has no class for. Of the others it strikes the first word off the text."""
+_RIGHTS = ("no permissions", "ACL failure", "user executing the script can't")
 
 
 class Link(Protocol):
@@ -49,6 +47,10 @@ class Link(Protocol):
         """
         ...
 
+    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
+        """Send a command to every server that holds messages; their answers."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of every connection."""
         ...
@@ -59,22 +61,35 @@ class PoolLink:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool: Any = pool  # whose methods are not annotated in every version
+        self._size = pool.max_connections
+        self._free = asyncio.Semaphore(self._size)
+        self._closed = False
 
     async def call(
-        self, key: bytes, *command: Any, deadline: float, confirm: tuple[Any, ...] = ()
+        self,
+        key: bytes,
+        *command: Any,
+        deadline: float,
+        confirm: tuple[Any, ...] = (),
+        asking: bool = False,
     ) -> Any:
+        stage = f"each of the {self._size} connections is in use, see pool_size"
         sent = False
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(deadline), self._free:
+                if self._closed:
+                    raise BrokerClosed("this RedisBroker was closed")
+                stage = "the server does not answer"
                 connection = await self._pool.get_connection()
                 try:
+                    if asking:  # counts for the next command of this connection alone
+                        await connection.send_command(b"ASKING")
+                        await connection.read_response()
+                    packed = connection.pack_command(*command)
                     sent = True
-                    await connection.send_command(*command)
+                    await connection.send_packed_command(packed)
                     answer = await connection.read_response(disable_decoding=True)
-                    if not confirm:
-                        return answer
-                    await connection.send_command(*confirm)
-                    return answer, await connection.read_response(disable_decoding=True)
+                    return (answer, await _confirmed(connection, confirm)) if confirm else answer
                 except redis_errors.ReadOnlyError:  # no longer the master: look it up anew
                     await connection.disconnect(nowait=True)
                     raise
@@ -85,44 +100,44 @@ class PoolLink:
                     raise
                 finally:
                     await self._pool.release(connection)
+        except TimeoutError as error:
+            if sent:
+                raise OutcomeUnknown(f"no answer within {deadline:.3g} s") from error
+            raise BrokerUnavailable(f"not within {deadline:.3g} s: {stage}") from error
         except (redis_errors.RedisError, OSError) as error:
             raise translate(error, sent=sent) from error
 
+    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
+        return [await self.call(b"", *command, deadline=deadline)]
+
     async def aclose(self) -> None:
+        self._closed = True
         await self._pool.disconnect()
 
 
-class ClusterLink:
-    """A cluster: the client finds the node of a key and follows MOVED and ASK."""
-
-    def __init__(self, client: RedisCluster) -> None:
-        self._client = client
-
-    async def call(
-        self, key: bytes, *command: Any, deadline: float, confirm: tuple[Any, ...] = ()
-    ) -> Any:
-        try:
-            async with asyncio.timeout(deadline):
-                return await self._client.execute_command(*command)
-        except redis_errors.RedisClusterException as error:
-            raise BrokerUnavailable(f"the cluster cannot be used now: {error}") from error
-        except (redis_errors.RedisError, OSError) as error:
-            raise translate(error, sent=True) from error
-
-    async def aclose(self) -> None:
-        await self._client.aclose()
+async def _confirmed(connection: Any, command: tuple[Any, ...]) -> Any:
+    """The answer to a second command. Whatever it is, the first one was carried out."""
+    try:
+        await connection.send_command(*command)
+        return await connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        raise OutcomeUnknown(f"stored, but not confirmed by {command[0]}: {error}") from error
 
 
 def translate(error: BaseException, *, sent: bool) -> BrokerError:
     """bee's word for an error of the client or the server."""
     text = str(error) or type(error).__name__
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+    if isinstance(error, _REFUSED):
         return BrokerMisconfigured(f"the server refuses these credentials: {text}")
-    if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM"):
+    if isinstance(error, redis_errors.OutOfMemoryError):
         return BrokerFull("the server is out of memory: raise maxmemory, or let the queue drain")
-    if isinstance(error, redis_errors.BusyLoadingError) or any(word in text for word in _NOT_NOW):
+    if isinstance(error, _PASSING) or any(word in text for word in _NOT_NOW):
         return BrokerUnavailable(f"the server cannot answer now: {text}")
-    if any(word in text for word in _SETTINGS):
+    if isinstance(error, redis_errors.NoPermissionError) or any(word in text for word in _RIGHTS):
+        return BrokerMisconfigured(f"the user of this URL lacks a right: {text}")
+    if isinstance(error, redis_errors.AskError):  # and MovedError, which is one
+        return BrokerMisconfigured("this server is part of a cluster: use redis+cluster://")
+    if text.startswith("WRONGTYPE"):
         return BrokerMisconfigured(text)
     if isinstance(error, redis_errors.ResponseError):
         return BrokerError(text)
@@ -140,6 +155,7 @@ async def run_script(
     confirm: tuple[Any, ...] = (),
 ) -> Any:
     """Run a script by its name; the first time on a server, by its text."""
+    until = asyncio.get_running_loop().time() + deadline
     rest = (len(keys), *keys, *arguments)
     try:
         return await link.call(
@@ -148,4 +164,5 @@ async def run_script(
     except BrokerError as error:
         if not isinstance(error.__cause__, redis_errors.NoScriptError):
             raise
+    deadline = until - asyncio.get_running_loop().time()
     return await link.call(keys[0], b"EVAL", script.text, *rest, deadline=deadline, confirm=confirm)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 import msgspec
 
@@ -21,25 +21,13 @@ from bee_core.message import (
     check_ids,
     check_whole,
 )
+from bee_redis.pages import MOST, at, paged
 from bee_redis.records import blocked, microseconds, stored
+from bee_redis.session import Session
 
-_PAGE = 1000
 
-
-class RedisInspector(Inspector):
+class RedisInspector(Session, Inspector):
     """Every verb of Inspector, each as its script."""
-
-    async def _run(self, verb: str, queue: str, *arguments: Any) -> Any:
-        raise NotImplementedError
-
-    async def _names(self) -> Sequence[str]:
-        raise NotImplementedError
-
-    async def _register(self, queue: str) -> None:
-        raise NotImplementedError
-
-    async def _forget(self, queue: str) -> None:
-        raise NotImplementedError
 
     async def queues(self) -> Sequence[str]:
         return [name for name in sorted(await self._names()) if await self._holds(name)]
@@ -68,11 +56,12 @@ class RedisInspector(Inspector):
     async def scan(
         self, queue: str, state: State, *, after: str | None = None, limit: int = 100
     ) -> Page:
-        check_whole(limit, "limit", least=1)
+        limit = min(check_whole(limit, "limit", least=1), MOST)
         if state is State.BLOCKED:
             return await self._scan_blocked(queue, after, limit)
         start = ("", b"") if after is None else _read_mark(after)
-        reply = await self._run("scan", queue, state.value, limit, *start)
+        while not (reply := await self._run("scan", queue, state.value, limit, *start)):
+            pass  # more had fallen due than one script may move
         score, member, *rest = reply
         items = [stored(rest[i], rest[i + 1 : i + 6]) for i in range(0, len(rest), 6)]
         more = msgspec.json.encode((score.decode(), member)).decode() if score else None
@@ -87,9 +76,8 @@ class RedisInspector(Inspector):
         return Page(items, page[-1] if len(rest) > limit else None)
 
     async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
-        if not check_ids(ids):
-            return set()
-        return {ids[index] for index in await self._run("restore", queue, *ids)}
+        pages = list(paged(check_ids(ids)))
+        return at(await self._run_pages("restore", queue, pages), ids)
 
     async def prune(
         self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
@@ -99,7 +87,7 @@ class RedisInspector(Inspector):
         age = microseconds(seconds(older_than, "older_than"))
         gone = 0
         while gone < limit:
-            page = min(_PAGE, limit - gone)
+            page = min(MOST, limit - gone)
             count: int = await self._run("prune", queue, age, keep, page)
             gone += count
             if count < page:
@@ -109,17 +97,19 @@ class RedisInspector(Inspector):
     async def purge(self, queue: str) -> int:
         purged, skip, more = 0, 0, 1
         while more:
-            count, more, skip = await self._run("purge", queue, _PAGE, skip)
+            count, more, skip = await self._run("purge", queue, MOST, skip)
             purged += count
         return purged
 
     async def drop(self, queue: str) -> None:
         await self._run("drop", queue)
-        await self._forget(queue)
+        await self._unlist(queue)
+        if await self._holds(queue):  # somebody has sent to it meanwhile
+            await self._list(queue)
 
     async def pause(self, queue: str) -> None:
-        await self._register(queue)
-        await self._run("pause", queue)
+        if not await self._run("pause", queue):
+            await self._list(queue)
 
     async def resume(self, queue: str) -> None:
         await self._run("resume", queue)
@@ -128,11 +118,12 @@ class RedisInspector(Inspector):
         ends: dict[str, list[float]] = {}
         rank = 0
         while True:
-            reply = await self._run("workers", queue, _PAGE, rank)
+            reply = await self._run("workers", queue, MOST, rank)
             for i in range(0, len(reply), 2):
-                ends.setdefault(reply[i + 1].decode(), []).append(float(reply[i]) / 1_000_000)
-            rank += _PAGE
-            if len(reply) < 2 * _PAGE:
+                if (holder := reply[i + 1]) is not None:
+                    ends.setdefault(holder.decode(), []).append(float(reply[i]) / 1_000_000)
+            rank += MOST
+            if len(reply) < 2 * MOST:
                 break
         return [Holder(name, len(until), min(until)) for name, until in sorted(ends.items())]
 
@@ -141,7 +132,8 @@ def _read_mark(after: str) -> tuple[str, bytes]:
     """Where the last page ended: the score and the member."""
     try:
         score, member = msgspec.json.decode(after, type=tuple[str, bytes])
-        float(score)
+        if math.isnan(float(score)):
+            raise ValueError("no place in any order")
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidOption(f"after must come from a page of this scan: {error}") from error
     return score, member

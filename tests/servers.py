@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _SUPERVISOR = """
 import os, shutil, signal, subprocess, sys
@@ -101,8 +104,10 @@ class RedisServer:
         port: int = 0,
         directory: Path | None = None,
         keep: bool = False,
+        configuration: Path | None = None,
     ) -> None:
         self.binary = binary
+        self.configuration = configuration
         self.options = options
         self.port = port
         self.directory = directory or short_directory()
@@ -118,8 +123,10 @@ class RedisServer:
         """Start it (again), on the same directory."""
         self.socket.unlink(missing_ok=True)
         where = ["--port", str(self.port), "--unixsocket", str(self.socket)]
+        where += ["--bind", "127.0.0.1"]
         common = ["--dir", str(self.directory), "--save", "", "--enable-debug-command", "yes"]
-        command = [self.binary, *where, *common, *self.options]
+        file = [] if self.configuration is None else [str(self.configuration)]
+        command = [self.binary, *file, *where, *common, *self.options]
         self._server = Server(command, self.directory, keep=self._keep)
         deadline = time.monotonic() + 20
         while not self._answers():
@@ -132,6 +139,23 @@ class RedisServer:
 
     stop = kill
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Inside it the server is silent, its connections stay up, and nothing is lost."""
+        os.kill(self._server.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._server.pid, signal.SIGCONT)
+
+    def ask(self, *command: str | bytes | float) -> Any:
+        """The answer to a command, over a connection of its own."""
+        import redis
+
+        path = str(self.socket)
+        with redis.Redis(unix_socket_path=path, socket_timeout=10, protocol=2) as client:
+            return client.execute_command(*command)
+
     def _answers(self) -> bool:
         try:
             with socket.socket(socket.AF_UNIX) as probe:
@@ -141,3 +165,89 @@ class RedisServer:
                 return probe.recv(64).startswith(b"+PONG")
         except OSError:
             return False
+
+
+class RedisCluster:
+    """Masters without replicas on ports of the loopback address, which share the slots."""
+
+    def __init__(self, binary: str, masters: int = 3) -> None:
+        self.nodes = [ClusterNode(binary) for _ in range(masters)]
+        first, *others = self.nodes
+        for index, node in enumerate(self.nodes):
+            low, high = (16384 * n // masters for n in (index, index + 1))
+            node.ask("CLUSTER", "ADDSLOTSRANGE", low, high - 1)
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+        for node in others:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", first.port, node.bus)
+            first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus)
+        deadline = time.monotonic() + 30
+        while not all(self._is_up(node) for node in self.nodes):
+            assert time.monotonic() < deadline, "the cluster did not come up"
+            time.sleep(0.02)
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    def _is_up(self, node: ClusterNode) -> bool:
+        known = node.ask("CLUSTER", "NODES").splitlines()
+        return b"cluster_state:ok" in node.ask("CLUSTER", "INFO") and len(known) == len(self.nodes)
+
+
+class ClusterNode(RedisServer):
+    """One of them."""
+
+    def __init__(self, binary: str) -> None:
+        self.bus = free_port()
+        clustered = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus))
+        timeout = ("--cluster-node-timeout", "5000", "--cluster-allow-replica-migration", "no")
+        super().__init__(binary, *clustered, *timeout, port=free_port())
+        self.id = self.ask("CLUSTER", "MYID").decode()
+
+
+class RedisSentinels:
+    """A master, a replica, and three sentinels who watch them and agree within a second."""
+
+    name = "mymaster"
+
+    def __init__(self, binary: str) -> None:
+        self.master = RedisServer(binary, "--repl-diskless-sync-delay", "0", port=free_port())
+        follow = ("--replicaof", f"127.0.0.1 {self.master.port}", "--repl-diskless-sync-delay", "0")
+        self.replica = RedisServer(binary, *follow, port=free_port())
+        self.sentinels = [self._sentinel(binary) for _ in range(3)]
+        deadline = time.monotonic() + 30
+        while not all(self._sees_all(sentinel) for sentinel in self.sentinels):
+            assert time.monotonic() < deadline, "the sentinels did not find each other"
+            time.sleep(0.05)
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{self.name}"
+
+    def stop(self) -> None:
+        for server in (*self.sentinels, self.replica, self.master):
+            server.stop()
+
+    def _sentinel(self, binary: str) -> RedisServer:
+        directory = short_directory()
+        file = directory / "sentinel.conf"
+        file.write_text(
+            f"""
+            sentinel monitor {self.name} 127.0.0.1 {self.master.port} 2
+            sentinel down-after-milliseconds {self.name} 600
+            sentinel failover-timeout {self.name} 3000
+            """
+        )
+        return RedisServer(
+            binary, "--sentinel", port=free_port(), directory=directory, configuration=file
+        )
+
+    def _sees_all(self, sentinel: RedisServer) -> bool:
+        flat = sentinel.ask("SENTINEL", "MASTER", self.name)
+        state = dict(zip(flat[::2], flat[1::2], strict=True))
+        return (state[b"num-other-sentinels"], state[b"num-slaves"]) == (b"2", b"1")

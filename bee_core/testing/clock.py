@@ -18,6 +18,8 @@ from bee_core.duration import Duration, seconds
 
 _PATIENCE = 10.0
 """Real seconds to wait for another thread to come to rest before the test is at fault."""
+_GIVE_WAY = 100
+"""Turns to give way to a loop that cannot be asked whether it has something to do."""
 _TURNS = 100_000
 """Turns of the event loop after which a program that never rests is at fault."""
 
@@ -30,6 +32,7 @@ class ManualClock:
         self._changed = threading.Condition()
         self._sleepers: dict[asyncio.Future[None], tuple[float, int]] = {}
         self._order = count()
+        self._mover: asyncio.AbstractEventLoop | None = None
         self._awake: set[asyncio.AbstractEventLoop] = set()  # woken, and not yet asleep again
 
     def now(self) -> float:
@@ -50,12 +53,13 @@ class ManualClock:
         await self.settle()
         while self._wake_next(target):
             await self.settle()
-        self._now = target
+        self._now = max(self._now, target)
 
     async def settle(self) -> None:
         """Return when nothing can happen any more without time moving on."""
+        self._mover = asyncio.get_running_loop()
         await _idle()
-        while self._await_others():
+        while self._await_others() or self._wake_next(self._now):
             await _idle()  # what the others handed over as they fell asleep
 
     def block(self, duration: Duration) -> None:
@@ -65,10 +69,11 @@ class ManualClock:
         time, those of this loop only when it runs again.
         """
         target = self._now + seconds(duration, "duration")
+        self._mover = asyncio.get_running_loop()
         self._await_others()
         while self._wake_next(target, but=asyncio.get_running_loop()):
             self._await_others()
-        self._now = target
+        self._now = max(self._now, target)
 
     def _wake_next(self, target: float, but: asyncio.AbstractEventLoop | None = None) -> bool:
         """Go to the moment of the next sleeper and wake it; False if it is after `target`."""
@@ -108,9 +113,8 @@ class ManualClock:
     def fall_asleep(self, sleeper: asyncio.Future[None], seconds: float) -> None:
         """A sleeper of the running loop is to be woken in `seconds`."""
         with self._changed:
-            self._sleepers[sleeper] = (self._now + seconds, next(self._order))
-            self._awake.discard(sleeper.get_loop())
-            self._changed.notify_all()
+            end = max(self._now + seconds, math.nextafter(self._now, math.inf))
+            self._sleepers[sleeper] = (end, next(self._order))
 
     def wake(self, sleeper: asyncio.Future[None]) -> None:
         """Wake a sleeper, and know that its loop is busy until it sleeps again."""
@@ -118,8 +122,20 @@ class ManualClock:
             loop = sleeper.get_loop()
             if self._sleepers.pop(sleeper, None) is None or loop.is_closed():
                 return
-            self._awake.add(loop)
             loop.call_soon_threadsafe(finish, sleeper)
+            if loop is not self._mover:  # who moves the clock looks after its own loop
+                self._awake.add(loop)
+                loop.call_soon_threadsafe(self._rest, loop)
+
+    def _rest(self, loop: asyncio.AbstractEventLoop, turns: int = _GIVE_WAY) -> None:
+        """Runs in a loop that was woken: note when it has nothing left to do."""
+        ready = getattr(loop, "_ready", None)
+        if loop is not self._mover and (ready or (ready is None and turns)):
+            loop.call_soon(self._rest, loop, turns - 1)
+            return
+        with self._changed:
+            self._awake.discard(loop)
+            self._changed.notify_all()
 
     def forget(self, sleeper: asyncio.Future[None]) -> None:
         """A sleeper was cancelled."""
@@ -158,7 +174,7 @@ class _ManualAlarm:
 async def _idle() -> None:
     """Give way until no other callback of this loop is ready to run."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
-    turns = 100 if ready is None else _TURNS  # not asyncio's own loop: give way generously
+    turns = _GIVE_WAY if ready is None else _TURNS
     for _ in range(turns):
         await asyncio.sleep(0)
         if ready is not None and not ready:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from bee_core.broker import Store
@@ -29,12 +31,32 @@ T = TypeVar("T")
 When = Literal["before", "after"]
 
 
-class Gate:
-    """Holds up one call: `await gate.reached`, look around, then `gate.open()`."""
+class Signal:
+    """An event that may be set and awaited in any thread."""
 
     def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self._opened = asyncio.Event()
+        self._future: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def set(self) -> None:
+        """It has happened."""
+        with suppress(concurrent.futures.InvalidStateError):
+            self._future.set_result(None)
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._future.done()
+
+    async def wait(self) -> None:
+        """Return when it has happened."""
+        await asyncio.shield(asyncio.wrap_future(self._future))
+
+
+class Gate:
+    """Holds up one call: `await gate.reached.wait()`, look around, then `gate.open()`."""
+
+    def __init__(self) -> None:
+        self.reached = Signal()
+        self._opened = Signal()
 
     def open(self) -> None:
         """Let the call go on."""

@@ -63,7 +63,8 @@ class HiveUnderTest:
         deadline = time.monotonic() + _PATIENCE
         while True:
             await self.clock.settle()
-            busy = [name for name in self.hive.queues if await self._is_busy(name)]
+            queues = self.hive.queues.values()
+            busy = [q.name for q in queues if q.handlers.any and await self._is_busy(q.name)]
             if not busy:
                 return
             if time.monotonic() > deadline:
@@ -91,7 +92,7 @@ class HiveUnderTest:
 
     async def start(self) -> None:
         """Start workers (again)."""
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = await self.hive.start()
             await self.clock.settle()
 
@@ -99,9 +100,12 @@ class HiveUnderTest:
         """Stop the workers gracefully, interrupting what still runs."""
         self.hive.stop(grace=0)
         task, self._task = self._task, None
+        deadline = time.monotonic() + _PATIENCE
         while task is not None and not task.done():
             await self.clock.advance(1)  # the grace that handlers get is in this clock's time
             await asyncio.wait({task}, timeout=0.001)
+            if time.monotonic() > deadline:  # something was left held up
+                self.hive.kill()
         if task is not None:
             task.result()
 

@@ -3,6 +3,7 @@
 -- KEYS  see lib.lua
 -- ARGV  what (D, A), running (0, 1), then the ids
 -- Returns the positions (from 0) of the ids that had nothing to cancel.
+guard_all()
 local archive, running = ARGV[1] == 'A', ARGV[2] == '1'
 local missing, rings = {}, 0
 for i = 3, #ARGV do
@@ -12,16 +13,15 @@ for i = 3, #ARGV do
     displace(m)
     rings = rings + finish(m, archive)
   else
-    local successor = m and call('HGET', NEXT, m.id)
-    if successor then
-      local blob = string.sub(successor, 5)
+    local rule, blob
+    if m then rule, blob = take_next(m.id) end
+    if not rule then
+      missing[#missing + 1] = i - 3
+    elseif archive then
       local s = unpack_msg(blob)
       s.id, s.born, s.blob, s.token, s.counters, s.holder = m.id, s.number, blob, 0, ZERO, ''
       s.note = pack_note('cancelled', '')
-      call('HDEL', NEXT, m.id)
-      if archive then keep(s) end
-    else
-      missing[#missing + 1] = i - 3
+      keep(s)
     end
   end
 end

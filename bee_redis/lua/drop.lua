@@ -2,4 +2,5 @@
 -- Delete the queue with all it holds. Tokens go on growing: they are drawn from the clock.
 -- KEYS  see lib.lua
 -- ARGV  none
+guard_all()
 return call('UNLINK', unpack(KEYS))

@@ -5,6 +5,5 @@
 -- Returns state, end of lease (''), meta, msg, archived_at ('') - or nothing.
 local m = fetch(ARGV[1])
 if m then return describe(m) end
-local kept = call('HGET', KEPT, ARGV[1])
-if kept then return describe_kept(kept) end
-return {}
+local kept = get_kept(ARGV[1])
+return kept and describe_kept(kept) or {}

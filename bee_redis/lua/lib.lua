@@ -1,5 +1,6 @@
 -- What every script shares: the keys of a queue, how records are packed, and the steps that the
--- verbs are made of. It is put in front of each script; it does nothing by itself.
+-- verbs are made of. It is put in front of each script; it does nothing by itself. What has to do
+-- with the archive is in archive.lua.
 --
 -- KEYS  1 ready    zset  -priority -> due, number, id   (in order of delivery, byte by byte)
 --       2 delayed  zset  due -> priority, number, id     (not due when last looked at)
@@ -11,7 +12,7 @@
 --       7 archive  zset  archived_at -> number, id
 --       8 kept     hash  id -> archived_at, meta, msg    (the one archived last; older ones of the
 --                        same id under id NUL number)
---       9 older    zset  0 -> id NUL number              (the older ones, in order)
+--       9 older    zset  0 -> id NUL archived_at, number (the older ones, in order)
 --      10 head     hash  token, number, paused, listed, cursor, reason:... (how many are archived)
 --      11 bell     list  a wake-up each
 --
@@ -35,10 +36,10 @@ local MSG_HEAD = '>I8ddbI4'       -- number, sent_at, due, priority, length of h
 local MSG_SIZE = 29
 local META_HEAD = '>I8dI8b'      -- token, due, number, priority
 local META_SIZE = 49              -- with the counters that follow
+local META_LEAST = META_SIZE + 7  -- with no holder and no note
 local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
 local COUNTERS_AT = 26
 local PRIORITY_AT = 25            -- in msg and in meta
-local KEPT_SIZE = 12 + META_SIZE + 7 + MSG_SIZE -- archived_at, length of meta, meta, msg: at least
 local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
 local NO_NOTE = struct.pack('>I1I4', 0, 0)
 local BELLS = 8                   -- more wake-ups than this need not be kept
@@ -98,7 +99,7 @@ local function fetch(id)
   m.id, m.born, m.blob = id, m.number, blob
   m.token, m.counters, m.holder, m.note = 0, ZERO, '', NO_NOTE
   local meta = call('HGET', META, id)
-  if meta and #meta > META_SIZE then
+  if meta and #meta >= META_LEAST then
     m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
     m.counters = string.sub(meta, COUNTERS_AT, META_SIZE)
     local size = struct.unpack('>I2', meta, META_SIZE + 1)
@@ -201,49 +202,9 @@ end
 
 -- Numbers, like tokens, follow the clock, so that they go on growing also after a drop.
 local function next_numbers(count)
-  local last = math.max(tonumber(call('HGET', HEAD, 'number') or '0'), NOW)
+  local last = math.max(tonumber(call('HGET', HEAD, 'number') or '0') or 0, NOW)
   call('HSET', HEAD, 'number', text(last + count))
   return last
-end
-
--- The parts of an archived record: archived_at, meta, number (packed), msg.
-local function read_kept(record)
-  local archived_at, size = struct.unpack('>dI4', record)
-  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 13 + size, 20 + size),
-    string.sub(record, 13 + size)
-end
-
-local function get_kept(field)
-  local record = call('HGET', KEPT, field)
-  return record and #record >= KEPT_SIZE and record
-end
-
--- Keep a message in the archive.
-local function keep(m)
-  local record = pack_meta(m)
-  record = struct.pack('>dI4', NOW, #record) .. record .. m.blob
-  local last = get_kept(m.id)
-  if last then
-    local _, _, number = read_kept(last)
-    call('HSET', KEPT, m.id .. '\0' .. number, last)
-    call('ZADD', OLDER, 0, m.id .. '\0' .. number)
-  end
-  call('HSET', KEPT, m.id, record)
-  call('ZADD', ARCHIVE, NOW, struct.pack('>I8', m.born) .. m.id)
-  local reason = struct.unpack('>I1', m.note)
-  reason = reason > 0 and string.sub(m.note, 2, 1 + reason) or 'ruled'
-  call('HINCRBY', HEAD, 'reason:' .. reason, 1)
-end
-
--- End a live message that stands nowhere: archive it or not, and let its successor follow.
-local function finish(m, archive)
-  call('HDEL', MSG, m.id)
-  call('HDEL', META, m.id)
-  if archive then keep(m) end
-  local rule, blob = take_next(m.id)
-  if not rule then return 0 end
-  create(m.id, blob)
-  return 1
 end
 
 -- Drafts are six arguments each: id, rule (K, R, or four characters), delay, priority, headers, body.
@@ -294,7 +255,7 @@ local function promote(most)
     local metas, entries = call('HMGET', META, unpack(over)), {}
     for i = 1, #over do
       local _, at, number, priority
-      if metas[i] and #metas[i] > META_SIZE then
+      if metas[i] and #metas[i] >= META_LEAST then
         _, at, number, priority = struct.unpack(META_HEAD, metas[i])
       else -- deleted by hand: the message is there all the same
         local m = fetch(over[i])
@@ -327,49 +288,4 @@ local function describe(m)
     state = 'delayed'
   end
   return {state, state == 'leased' and held or '', pack_meta(m), m.blob, ''}
-end
-
-local function describe_kept(record)
-  local archived_at, meta, _, msg = read_kept(record)
-  return {'archived', '', meta, msg, text(archived_at)}
-end
-
--- The archived record of one incarnation; and whether it is the one archived last.
-local function kept_record(id, number)
-  local last = get_kept(id)
-  if last then
-    local _, _, last_number = read_kept(last)
-    if last_number == number then return last, true end
-  end
-  return get_kept(id .. '\0' .. number), false
-end
-
--- Make the newest of the older ones of an id the one archived last.
-local function recall(id)
-  local field = call('ZREVRANGEBYLEX', OLDER, '[' .. id .. '\0\255', '[' .. id .. '\0', 'LIMIT', 0, 1)[1]
-  if not field then return end
-  local record = call('HGET', KEPT, field)
-  call('ZREM', OLDER, field)
-  call('HDEL', KEPT, field)
-  if record then call('HSET', KEPT, id, record) end
-end
-
--- Take an incarnation (its number packed) out of the archive; its msg, if there is one.
-local function unkeep(id, number)
-  local record, last = kept_record(id, number)
-  call('ZREM', ARCHIVE, number .. id)
-  call('ZREM', OLDER, id .. '\0' .. number)
-  if not record then return end
-  if last then
-    call('HDEL', KEPT, id)
-    recall(id)
-  else
-    call('HDEL', KEPT, id .. '\0' .. number)
-  end
-  local _, meta, _, msg = read_kept(record)
-  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
-  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
-  local reason = size > 0 and string.sub(meta, META_SIZE + 4 + holder, META_SIZE + 3 + holder + size) or 'ruled'
-  if call('HINCRBY', HEAD, 'reason:' .. reason, -1) <= 0 then call('HDEL', HEAD, 'reason:' .. reason) end
-  return msg
 end

@@ -2,4 +2,6 @@
 -- From now on nothing is leased.
 -- KEYS  see lib.lua
 -- ARGV  none
-return call('HSET', HEAD, 'paused', '1')
+-- Returns 1 if somebody has said (list.lua) that the queue's name is in the registry.
+call('HSET', HEAD, 'paused', '1')
+return call('HEXISTS', HEAD, 'listed')

@@ -3,6 +3,7 @@
 -- KEYS  see lib.lua
 -- ARGV  least age, how many of the newest to keep, limit
 -- Returns how many were deleted.
+guard_all()
 local spare = call('ZCARD', ARCHIVE) - tonumber(ARGV[2])
 local most = math.min(spare, tonumber(ARGV[3]))
 if most < 1 then return 0 end

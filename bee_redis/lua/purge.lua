@@ -4,6 +4,8 @@
 -- KEYS  see lib.lua
 -- ARGV  limit, rank of ready to begin at
 -- Returns how many were deleted, whether there may be more, and the rank to go on at.
+guard('ZCARD', READY, DELAYED)
+guard('HLEN', MSG, META, NEXT)
 local limit, skip = tonumber(ARGV[1]), tonumber(ARGV[2])
 local purged = 0
 for _, id in ipairs(call('HRANDFIELD', NEXT, limit)) do
@@ -25,7 +27,7 @@ ids = {}
 for _, member in ipairs(ready) do
   local id = string.sub(member, 17)
   local meta = call('HGET', META, id)
-  if meta and struct.unpack('>I8', meta) ~= 0 then
+  if meta and #meta >= META_LEAST and struct.unpack('>I8', meta) ~= 0 then
     skip = skip + 1
   else
     ids[#ids + 1] = id

@@ -2,5 +2,6 @@
 -- End a pause, and wake those who wait.
 -- KEYS  see lib.lua
 -- ARGV  none
+guard('HLEN', HEAD)
 ring(BELLS)
 return call('HDEL', HEAD, 'paused')

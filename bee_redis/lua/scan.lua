@@ -3,11 +3,11 @@
 -- KEYS  see lib.lua
 -- ARGV  state (ready, delayed, leased, archived), limit, and to go on: score, member
 -- Returns where to go on (score, member; '' at the end), then per message the id and the five
--- fields of get.lua.
+-- fields of get.lua. Or nothing: so much has fallen due that it has to be called again.
 local state, limit = ARGV[1], tonumber(ARGV[2])
 local key = ({ready = READY, delayed = DELAYED, leased = LEASED, archived = ARCHIVE})[state]
 local newest_first = state == 'archived'
-promote(1000)
+if promote(1000) then return {} end
 
 -- Where the last page ended, also if what stood there is gone: enter it, look, take it out again.
 local start = 0

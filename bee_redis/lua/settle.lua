@@ -8,6 +8,13 @@
 -- their drafts are not sent.
 local lost, rings = {}, 0
 local plain = tonumber(ARGV[1])
+if 1 + 2 * plain < #ARGV then
+  guard_all()
+else
+  guard('ZCARD', LEASED, READY, DELAYED)
+  guard('HLEN', MSG)
+  guard('LLEN', BELL)
+end
 
 -- Most jobs succeed, and leave nothing behind: those are ended together.
 if plain > 0 then
@@ -17,13 +24,13 @@ if plain > 0 then
   local successors = call('HLEN', NEXT) > 0
   local seen = {}
   for i = 1, plain do
-    local id, token = ids[i], metas[i] and struct.unpack('>I8', metas[i]) or 0
+    local id, token = ids[i], metas[i] and #metas[i] >= META_LEAST and struct.unpack('>I8', metas[i]) or 0
     if token == 0 or seen[id] or text(token) ~= ARGV[2 * i + 1] then
       lost[#lost + 1] = i - 1
     else
       seen[id] = true
       if successors and call('HEXISTS', NEXT, id) == 1 then
-        local m = fetch(id)
+        local m = fetch(id) or {id = id, priority = 0, number = 0, due = 0} -- deleted by hand
         displace(m)
         rings = rings + finish(m, false)
       else
@@ -33,7 +40,10 @@ if plain > 0 then
   end
   if #held > 0 then
     if call('ZREM', LEASED, unpack(held)) < #held then -- some had run out, and nobody took them over
-      for _, id in ipairs(held) do displace(fetch(id)) end
+      for _, id in ipairs(held) do
+        local m = fetch(id)
+        if m then displace(m) end
+      end
     end
     call('HDEL', MSG, unpack(held))
     call('HDEL', META, unpack(held))

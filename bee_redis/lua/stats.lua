@@ -7,7 +7,7 @@
 -- Cost: constant, but for one look per priority in use.
 local later = '(' .. text(NOW)
 local delayed, leased = call('ZCOUNT', DELAYED, later, '+inf'), call('ZCOUNT', LEASED, later, '+inf')
-local ready = call('HLEN', MSG) - delayed - leased
+local ready = math.max(call('HLEN', MSG) - delayed - leased, 0)
 local oldest
 local function older(due) if not oldest or due < oldest then oldest = due end end
 local score = '-inf'
@@ -21,14 +21,14 @@ local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0
 if #due > 0 then older(tonumber(due[2])) end
 for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100)) do
   local meta = call('HGET', META, id)
-  if meta then older((select(2, struct.unpack(META_HEAD, meta)))) end
+  if meta and #meta >= META_LEAST then older((select(2, struct.unpack(META_HEAD, meta)))) end
 end
 
 local reply = {ready, delayed, leased, call('HLEN', NEXT), call('HEXISTS', HEAD, 'paused'),
                oldest and text(NOW - oldest) or ''}
 local head = call('HGETALL', HEAD)
 for i = 1, #head, 2 do
-  if string.sub(head[i], 1, 7) == 'reason:' and head[i + 1] ~= '0' then
+  if string.sub(head[i], 1, 7) == 'reason:' and tonumber(head[i + 1]) > 0 then
     reply[#reply + 1] = string.sub(head[i], 8)
     reply[#reply + 1] = head[i + 1]
   end

@@ -1,4 +1,4 @@
-"""The Redis broker keeps the contract, on Valkey and on Redis."""
+"""The Redis broker keeps the contract: on Valkey and on Redis, in both protocols, in a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bee_core.broker import Store
 from bee_core.message import new_id
 from bee_core.testing.conformance import BrokerConformance, Harness
 from bee_redis import RedisBroker
-from tests.servers import RedisServer
+from tests.servers import RedisCluster, RedisServer
 
 
 class RedisHarness:
@@ -43,3 +43,23 @@ class TestValkey(OnRedis):
     @pytest.fixture(autouse=True)
     def _server(self, valkey: RedisServer) -> None:
         self.url = valkey.url
+
+
+class TestValkeyWithResp3(OnRedis):
+    parameters = "?protocol=3"
+
+    @pytest.fixture(autouse=True)
+    def _server(self, valkey: RedisServer) -> None:
+        self.url = valkey.url
+
+
+class TestRedis7(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis7: RedisServer) -> None:
+        self.url = redis7.url
+
+
+class TestCluster(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: RedisCluster) -> None:
+        self.url = cluster.url

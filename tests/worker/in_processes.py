@@ -54,8 +54,12 @@ def act(job: Work) -> object:
             os.kill(os.getpid(), signal.SIGKILL)
         case "call a program":
             subprocess.run([sys.executable, "-c", "print('hello')"], check=True)
+        case "call a program that complains":
+            subprocess.run(["sh", "-c", "head -c 2000000 /dev/zero >&2"], check=True)
         case "call a program that reads":
             subprocess.run(["cat"], check=True)
+        case _:
+            pass
     return None
 
 

@@ -22,6 +22,8 @@ STEADY = bee.Backoff(min=2, factor=2, max=300, jitter=0)
 
 LEASE = 30.0
 
+DEFAULT = bee.Policy()
+
 
 class Work(bee.Job):
     """The one job of most tests."""
@@ -33,7 +35,7 @@ class Work(bee.Job):
 def hive_for(
     handler: Callable[..., object],
     *,
-    policy: bee.Policy = bee.Policy(),
+    policy: bee.Policy = DEFAULT,
     concurrency: int = 10,
     on_failure: Callable[..., object] | None = None,
 ) -> tuple[bee.Hive, Jobs]:
@@ -50,7 +52,7 @@ def hive_for(
 async def at_work(
     handler: Callable[..., object],
     *,
-    policy: bee.Policy = bee.Policy(),
+    policy: bee.Policy = DEFAULT,
     concurrency: int = 10,
     on_failure: Callable[..., object] | None = None,
     **options: Any,
@@ -86,7 +88,7 @@ async def until(condition: Callable[[], object], patience: float = 5.0) -> None:
         await asyncio.sleep(0.001)
 
 
-async def nothing(job: Work) -> None:
+async def nothing(job: object) -> None:
     """A handler that succeeds."""
 
 

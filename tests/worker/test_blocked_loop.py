@@ -12,7 +12,7 @@ from bee_core.events import AttemptLost, LoopBlocked
 from bee_core.testing import ManualClock
 from bee_memory import MemoryBroker
 
-from .support import LEASE, Work, at_work, counted, heard, settled
+from .support import LEASE, Work, at_work, counted, heard, settled, until
 
 FOREVER = bee.Policy(timeout=None)
 
@@ -147,8 +147,7 @@ async def test_a_block_in_real_time_keeps_the_lease_too() -> None:
 
     await worker.queue.send(Work("x"), id="a")
     run = asyncio.create_task(worker.run(max_jobs=1))
-    while not runs:
-        await asyncio.sleep(0)
+    await until(lambda: runs)
     thread = threading.Thread(target=rival)
     thread.start()
     await run

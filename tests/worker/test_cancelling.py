@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections import Counter
 
@@ -271,6 +272,30 @@ async def test_cancelling_is_honoured_even_if_a_thread_cannot_be_stopped(
     go_on.set()
 
     assert isinstance(outcome, asyncio.CancelledError)
+
+
+# BUG: if the worker fails and is cancelled, its failure is never looked at, and asyncio complains.
+async def test_a_failure_that_a_cancellation_overtakes_is_not_complained_about(
+    bee_clock: ManualClock,
+) -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, told: complaints.append(str(told["message"]))
+    )
+    broker = FaultyBroker(MemoryBroker(clock=bee_clock))
+    worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=())
+    gate = broker.gate("lease")
+    broker.fail("lease", bee.BrokerMisconfigured("no"))
+    task = asyncio.create_task(worker.run())
+    await gate.reached.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(task, return_exceptions=True)
+    del task, worker
+    gc.collect()
+
+    assert [] == complaints
 
 
 # BUG: a stop that comes before the task of `hive.run()` has had its first turn is forgotten.

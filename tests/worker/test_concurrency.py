@@ -118,7 +118,7 @@ async def test_a_hanging_job_does_not_keep_the_others_from_ending(bee_clock: Man
 async def test_one_slot_runs_jobs_first_in_first_out_by_priority() -> None:
     async with at_work(nothing, concurrency=1) as (bees, jobs):
         await bees.broker.pause("jobs")
-        expected = []
+        expected: list[tuple[int, int, str]] = []
         for priority in (0, 5, -5, 9):
             for number in range(5):
                 id = f"{priority}-{number}"
@@ -149,6 +149,8 @@ async def test_a_hundred_rounds_of_everything_leave_every_slot_free(
                     return None
             case "snooze":
                 raise bee.Snooze(1)
+            case _:
+                pass
         return None
 
     policy = bee.Policy(timeout=1, on_timeout=bee.Archive(), on_error=bee.Repeat(1))

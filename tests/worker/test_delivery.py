@@ -129,6 +129,8 @@ async def test_the_attempt_counts_runs_and_not_what_cost_nothing(bee_clock: Manu
                 await asyncio.Event().wait()
             case "reschedule":
                 return bee.Reschedule(1)
+            case _:
+                pass
         return None
 
     policy = bee.Policy(timeout=None, on_error=bee.Repeat(None), backoff=STEADY)
@@ -202,22 +204,3 @@ async def test_a_handler_that_takes_neither_is_refused() -> None:
     for handler in (none, three):
         with pytest.raises(bee.InvalidOption, match="must take"):
             jobs.handlers.handle_all(handler)
-
-
-async def test_run_in_process_takes_positional_arguments_only() -> None:
-    errors: list[str] = []
-
-    def work(number: int) -> int:
-        return number
-
-    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
-        try:
-            await delivery.run_in_process(work, number=1)
-        except bee.InvalidOption as error:
-            errors.append(str(error))
-
-    async with at_work(handle) as (bees, jobs):
-        await jobs.send(Work())
-        await bees.drain()
-
-    assert ["run_in_process takes positional arguments only"] == errors

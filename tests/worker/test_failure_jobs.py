@@ -190,7 +190,8 @@ async def test_the_report_is_sent_in_the_very_step_that_ends_the_job() -> None:
         await after.reached.wait()
 
         assert (1, Counter({"failed": 1})) == (await live(bees), await reasons(bees))
-        assert None is not await bees.broker.inner.get("jobs", "failure-1")
+        (report,) = (await bees.broker.inner.scan("jobs", bee.State.READY)).items
+        assert {"bee-kind": "failure"} == dict(report.headers)
 
         after.open()
         await bees.drain()
@@ -262,7 +263,7 @@ async def test_every_failure_of_the_same_id_is_reported_on_its_own() -> None:
 
 async def test_a_report_that_nobody_handles_any_more_waits_and_is_kept() -> None:
     """The release without a failure handler must not lose the reports of the one with it."""
-    async with at_work(fail) as (bees, jobs):
+    async with at_work(fail) as (bees, _):
         headers = {"bee-kind": "failure"}
         await bees.broker.send("jobs", [bee.Draft("failure-1", b"{}", headers=headers)])
         await bees.advance(LONG)
@@ -273,7 +274,7 @@ async def test_a_report_that_nobody_handles_any_more_waits_and_is_kept() -> None
 
 async def test_a_report_that_cannot_be_read_is_archived_and_not_reported() -> None:
     reports = Reports()
-    async with at_work(fail, on_failure=reports) as (bees, jobs):
+    async with at_work(fail, on_failure=reports) as (bees, _):
         headers = {"bee-kind": "failure"}
         await bees.broker.send("jobs", [bee.Draft("failure-1", b"{}", headers=headers)])
         await bees.advance(LONG)

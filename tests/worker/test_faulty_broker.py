@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -145,8 +146,8 @@ async def test_a_call_cancelled_at_its_gate_is_over(
     assert 0 == (await broker.stats("jobs")).live
 
 
-# BUG: a gate is made of asyncio events, which another thread's loop may not touch: a call of the
-# heartbeat's, in its own thread, is never let go (or never seen to arrive).
+# BUG: a gate is made of asyncio events, which no other thread may touch. A call of the heartbeat's
+# is let go, or seen to have arrived, only when its loop happens to wake for another reason.
 async def test_a_gate_holds_up_a_call_in_another_thread_too(broker: FaultyBroker) -> None:
     gate = broker.gate("extend")
     passed = threading.Event()
@@ -156,39 +157,33 @@ async def test_a_gate_holds_up_a_call_in_another_thread_too(broker: FaultyBroker
             await asyncio.wait_for(broker.clone().extend("jobs", [], duration=10), 0.5)
             passed.set()
 
-        try:
-            asyncio.run(beat())
-        except TimeoutError:
-            pass
+        asyncio.run(beat())
 
     thread = threading.Thread(target=heartbeat)
     thread.start()
     await until(gate.reached.is_set)
     gate.open()
+    at_once = passed.wait(0.25)
     thread.join()
 
-    assert passed.is_set()
+    assert at_once
 
 
-# BUG: waiting for a gate that is reached in another thread may never end.
+# BUG: the same, seen from the test that waits for the gate.
 async def test_a_gate_that_is_reached_in_another_thread_is_seen_to_be() -> None:
     gate = Gate()
-    waiting = asyncio.create_task(gate.reached.wait())
-    await asyncio.sleep(0)
+    gate.open()
 
     def reach() -> None:
-        async def pass_through() -> None:
-            gate.open()
-            await gate.pass_through()
-
-        asyncio.run(pass_through())
+        time.sleep(0.02)
+        asyncio.run(gate.pass_through())
 
     thread = threading.Thread(target=reach)
     thread.start()
-    thread.join()
-    done, _ = await asyncio.wait({waiting}, timeout=0.2)
-    seen = bool(done)
+    before = time.monotonic()
+    await asyncio.wait({waiting := asyncio.create_task(gate.reached.wait())}, timeout=0.5)
+    taken = time.monotonic() - before
     waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+    thread.join()
 
-    assert seen
+    assert taken < 0.25

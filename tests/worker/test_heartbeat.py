@@ -1,4 +1,4 @@
-"""The heartbeat's thread: that it starts, that it ends, and that nobody does without it unknowingly."""
+"""The heartbeat's thread: that it starts, that it ends, that nobody does without it unknowingly."""
 
 from __future__ import annotations
 
@@ -112,6 +112,63 @@ async def test_a_worker_without_a_heartbeat_does_not_start(bee_clock: ManualCloc
     assert [] == runs
 
 
+# BUG: if the thread cannot be started, the worker waits for ever for its end.
+async def test_a_worker_whose_heartbeat_gets_no_thread_does_not_start(
+    bee_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(self: threading.Thread) -> None:
+        if "bee:heartbeat" in self.name:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    broker = MemoryBroker(clock=bee_clock)
+    worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=())
+    run = asyncio.create_task(worker.run(max_jobs=1))
+    await asyncio.wait({run}, timeout=0.3)
+    ended = run.done()
+    if worker._heartbeat._ended is not None and not worker._heartbeat._ended.done():
+        worker._heartbeat._ended.set_result(None)
+    (outcome,) = await asyncio.gather(run, return_exceptions=True)
+
+    assert ended
+    assert isinstance(outcome, RuntimeError)
+
+
+# BUG: a heartbeat that dies of an error nobody thought of dies unheard, and leases run out.
+async def test_a_heartbeat_that_fails_is_missed(bee_clock: ManualClock) -> None:
+    class Odd(MemoryBroker):
+        answers = 0
+
+        async def extend(
+            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+        ) -> AbstractSet[bee.Receipt]:
+            Odd.answers += 1
+            lost = await super().extend(queue, receipts, duration=duration)
+            return None if Odd.answers == 1 else lost  # type: ignore[return-value]
+
+    runs: list[str] = []
+
+    async def handle(job: Work) -> None:
+        runs.append(job.what)
+        await bee_clock.sleep(3 * LEASE)
+
+    worker = bee.Worker(
+        Odd(clock=bee_clock), "jobs", Work, handle, clock=bee_clock, observers=(), policy=FOREVER
+    )
+    await worker.queue.send(Work("x"))
+    run = asyncio.create_task(worker.run())
+    await until(lambda: runs)
+    await bee_clock.advance(2 * LEASE)
+    ended = run.done()
+    worker.kill()
+    await asyncio.gather(run, return_exceptions=True)
+
+    assert ended or runs == ["x"]
+
+
 # BUG: the heartbeat's last extend is waited for without a limit: a worker cannot leave.
 async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
     answer, asked = threading.Event(), threading.Event()
@@ -121,8 +178,7 @@ async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
             self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
         ) -> AbstractSet[bee.Receipt]:
             asked.set()
-            while not answer.is_set():
-                await asyncio.sleep(0.001)
+            await until(answer.is_set)
             return set()
 
     async def handle(job: Work) -> None:

@@ -92,7 +92,8 @@ async def test_a_handler_that_cancels_every_task_ends_the_worker_and_loses_nothi
 
     owner = asyncio.current_task()
     broker = bee.connect("memory://")
-    worker = bee.Worker(broker, "jobs", Work, handle, lease=0.05)
+    policy = bee.Policy(on_success=bee.Archive())
+    worker = bee.Worker(broker, "jobs", Work, handle, lease=0.05, policy=policy)
     await worker.queue.send(Work("bad"), id="bad")
     await worker.queue.send(Work("good"), id="good")
     with pytest.raises(asyncio.CancelledError):

@@ -247,6 +247,8 @@ async def test_a_run_with_faults_of_all_kinds_ends_with_every_job_accounted_for(
                     bees.broker.go_down(bee.BrokerUnavailable("away"))
                     await bees.advance(chance.random() * 50)
                     bees.broker.come_back()
+                case _:
+                    pass
         for faults in bees.broker._script.faults.values():
             faults.clear()
         await bees.advance(20_000)

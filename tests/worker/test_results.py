@@ -126,13 +126,13 @@ async def test_a_retry_without_a_time_waits_for_the_backoff(bee_clock: ManualClo
         assert [bee.Reschedule(2), bee.Reschedule(4), bee.Reschedule(8)] == delays
 
 
-async def test_a_retry_where_errors_are_not_repeated_ends_the_job() -> None:
+async def test_a_retry_overrules_a_policy_that_would_not_repeat() -> None:
     policy = bee.Policy(on_error=bee.Archive())
     async with at_work(returning(bee.Retry(after=1)), policy=policy) as (bees, jobs):
         await jobs.send(Work(), id="a")
         await bees.drain()
 
-        assert Counter({("a", "Failed", "Archive"): 1}) == settled(bees)
+        assert Counter({("a", "Failed", "Reschedule"): 1}) == settled(bees)
 
 
 def undecorated(function: Callable[[Work], object]) -> Callable[[Work], object]:

@@ -158,7 +158,7 @@ async def test_a_settlement_that_is_refused_harms_no_other_and_gives_its_message
 async def test_a_message_given_back_is_tried_again(bee_clock: ManualClock) -> None:
     broker = Recording(bee_clock)
     broker.refused.add("1")
-    runs, events = await work_off(broker, bee_clock, 2, seconds=1)
+    _, events = await work_off(broker, bee_clock, 2, seconds=1)
     broker.refused.clear()
     worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=(events.append,))
     run = asyncio.create_task(worker.run(until_empty=True))

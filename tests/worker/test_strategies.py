@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -169,7 +170,7 @@ async def test_the_gaps_between_repeats_follow_the_backoff(bee_clock: ManualCloc
         await jobs.send(Work())
         await bees.advance(LONG)
 
-    gaps = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert [2, 4, 8, 16, 32, 64, 128, 256, 300] == gaps
 
 
@@ -202,7 +203,7 @@ async def test_jitter_shortens_a_gap_and_never_lengthens_it(bee_clock: ManualClo
         await jobs.send(Work())
         await bees.advance(LONG)
 
-    gaps = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert 50 == len(gaps)
     assert [] == [gap for gap in gaps if not 5 <= gap <= 10]
     assert len(set(gaps)) > 1

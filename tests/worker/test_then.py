@@ -204,7 +204,7 @@ async def test_a_crash_before_the_settlement_sends_nothing_and_after_it_everythi
         if job.what == "parent":
             delivery.then(Work("child"), id="child")
 
-    for when, expected in (("before", None), ("after", bee.State.READY)):
+    for when, expected in (("before", False), ("after", True)):
         async with at_work(handle, concurrency=1) as (bees, jobs):
             gate = bees.broker.gate("settle", when=when)  # type: ignore[arg-type]
             await jobs.send(Work("parent"), id="parent")
@@ -212,7 +212,7 @@ async def test_a_crash_before_the_settlement_sends_nothing_and_after_it_everythi
             await bees.crash()
 
             child = await bees.broker.inner.get("jobs", "child")
-            assert expected == (child and child.state)
+            assert expected == (child is not None)
 
 
 async def test_what_follows_a_repeated_settlement_is_not_sent_again_after_it_ran(

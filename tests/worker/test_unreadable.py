@@ -129,13 +129,7 @@ async def test_what_was_archived_runs_after_it_was_repaired_and_restored() -> No
 
         assert set() == await bees.broker.restore("jobs", ["a", "b"])
 
-        worker = bee.Worker(
-            bees.broker.inner,
-            "jobs",
-            Work | Resize,
-            nothing,
-            observers=(),  # type: ignore[arg-type]
-        )
+        worker = bee.Worker(bees.broker.inner, "jobs", Work | Resize, nothing, observers=())
         await worker.run(until_empty=True)
 
         stats = await bees.broker.stats("jobs")

@@ -1,0 +1,98 @@
+-- The archive: what it keeps, and how a message gets in and out. It is put behind lib.lua, in front of
+-- the scripts that have to do with it; it does nothing by itself.
+local KEPT_LEAST = 12 + META_LEAST + MSG_SIZE -- archived_at, length of meta, meta, msg
+
+-- The parts of an archived record: archived_at, meta, number (packed), msg.
+local function read_kept(record)
+  local archived_at, size = struct.unpack('>dI4', record)
+  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 13 + size, 20 + size),
+    string.sub(record, 13 + size)
+end
+
+local function get_kept(field)
+  local record = call('HGET', KEPT, field)
+  return record and #record >= KEPT_LEAST and record
+end
+
+-- Where an older incarnation stands among those of its id; and the field of kept that its place names.
+local function older_place(id, archived_at, number) return id .. '\0' .. struct.pack('>d', archived_at) .. number end
+local function older_field(id, number) return id .. '\0' .. number end
+
+-- Keep a message in the archive.
+local function keep(m)
+  local record = pack_meta(m)
+  record = struct.pack('>dI4', NOW, #record) .. record .. m.blob
+  local last = get_kept(m.id)
+  if last then
+    local archived_at, _, number = read_kept(last)
+    call('HSET', KEPT, older_field(m.id, number), last)
+    call('ZADD', OLDER, 0, older_place(m.id, archived_at, number))
+  end
+  call('HSET', KEPT, m.id, record)
+  call('ZADD', ARCHIVE, NOW, struct.pack('>I8', m.born) .. m.id)
+  local reason = struct.unpack('>I1', m.note)
+  reason = reason > 0 and string.sub(m.note, 2, 1 + reason) or 'ruled'
+  call('HINCRBY', HEAD, 'reason:' .. reason, 1)
+end
+
+-- End a live message that stands nowhere: archive it or not, and let its successor follow.
+local function finish(m, archive)
+  call('HDEL', MSG, m.id)
+  call('HDEL', META, m.id)
+  if archive then keep(m) end
+  local rule, blob = take_next(m.id)
+  if not rule then return 0 end
+  create(m.id, blob)
+  return 1
+end
+
+local function describe_kept(record)
+  local archived_at, meta, _, msg = read_kept(record)
+  return {'archived', '', meta, msg, text(archived_at)}
+end
+
+-- The archived record of one incarnation; and whether it is the one archived last.
+local function kept_record(id, number)
+  local last = get_kept(id)
+  if last then
+    local _, _, last_number = read_kept(last)
+    if last_number == number then return last, true end
+  end
+  return get_kept(older_field(id, number)), false
+end
+
+-- The one archived last is gone: the one before it takes its place. Some may have been deleted by hand.
+local function recall(id)
+  local places = call('ZREVRANGEBYLEX', OLDER, '[' .. id .. '\0\255', '[' .. id .. '\0', 'LIMIT', 0, 100)
+  for _, place_of_it in ipairs(places) do
+    local field = older_field(id, string.sub(place_of_it, -8))
+    local record = get_kept(field)
+    call('ZREM', OLDER, place_of_it)
+    call('HDEL', KEPT, field)
+    if record then
+      call('HSET', KEPT, id, record)
+      return
+    end
+  end
+end
+
+-- Take an incarnation (its number packed) out of the archive; its msg, if it was there.
+local function unkeep(id, number)
+  local record, last = kept_record(id, number)
+  call('ZREM', ARCHIVE, number .. id)
+  if not record then return end
+  local archived_at, meta, _, msg = read_kept(record)
+  if last then
+    call('HDEL', KEPT, id)
+    recall(id)
+  else
+    call('HDEL', KEPT, older_field(id, number))
+    call('ZREM', OLDER, older_place(id, archived_at, number))
+  end
+  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
+  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
+  local start = META_SIZE + 4 + holder
+  local reason = 'reason:' .. (size > 0 and string.sub(meta, start, start + size - 1) or 'ruled')
+  if call('HINCRBY', HEAD, reason, -1) <= 0 then call('HDEL', HEAD, reason) end
+  return msg
+end

@@ -1,0 +1,205 @@
+"""The connections of one broker object, in the one event loop that it is used in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from bee_core.errors import (
+    BrokerClosed,
+    BrokerError,
+    BrokerMisconfigured,
+    BrokerUnavailable,
+    OutcomeUnknown,
+)
+from bee_core.message import check_queue
+from bee_redis import keys
+from bee_redis.address import Links
+from bee_redis.bell import Bell
+from bee_redis.check import check_server
+from bee_redis.connection import Link, run_script
+from bee_redis.scripts import SCRIPTS
+
+_BELLS = 64
+"""Queues that one broker object listens to; on any further ones it only polls."""
+
+
+class Session:
+    """What the verbs are carried out with. Opens itself at the first call; ends for good."""
+
+    _where: Links
+    _pool_size: int
+    _deadline: float
+    _prefix: str
+    _fsync: bool
+    _check: bool
+
+    def _start_afresh(self) -> None:
+        """Nothing is open yet."""
+        self._link: Link | None = None
+        self._waiting: Link | None = None
+        self._bells: dict[str, Bell] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._known: set[str] = set()
+        self._closed = False
+
+    async def aclose(self) -> None:
+        self._closed = True
+        opened, self._link, self._waiting = (self._link, self._waiting), None, None
+        bells, self._bells = self._bells, {}
+        if self._loop not in (None, asyncio.get_running_loop()):
+            return  # its connections ended with the event loop that they belong to
+        try:
+            for bell in bells.values():
+                await bell.aclose()
+        finally:
+            for link in opened:
+                if link is not None:
+                    await link.aclose()
+
+    async def _run(
+        self,
+        verb: str,
+        queue: str,
+        *arguments: Any,
+        confirm: tuple[Any, ...] = (),
+        until: float | None = None,
+    ) -> Any:
+        """Run a script on a queue. `until` is the deadline of the verb that it is a part of."""
+        names = keys.keys(self._prefix, check_queue(queue))
+        self._check_usable()
+        until = self._until() if until is None else until
+        link = self._link or await self._open(until)
+        deadline = _left(until)
+        try:
+            return await run_script(
+                link, SCRIPTS[verb], names, *arguments, deadline=deadline, confirm=confirm
+            )
+        except BrokerMisconfigured as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            problem = await self._foreign(link, dict(zip(names, keys.KINDS.values(), strict=True)))
+            raise BrokerMisconfigured(problem) from error.__cause__
+
+    async def _run_pages(
+        self, verb: str, queue: str, pages: Iterable[Sequence[Any]]
+    ) -> list[Sequence[int]]:
+        """The replies of a script that is run for one page of arguments after the other."""
+        check_queue(queue)
+        self._check_usable()
+        until = self._until()
+        replies: list[Sequence[int]] = []
+        for page in pages:
+            try:
+                replies.append(await self._run(verb, queue, *page, until=until))
+            except BrokerUnavailable as error:
+                if not replies:
+                    raise
+                raise OutcomeUnknown(f"done in part: {error}") from error.__cause__
+        return replies
+
+    async def _foreign(self, link: Link, kinds: dict[bytes, str]) -> str:
+        """Which keys hold what is not bee's."""
+        found = []
+        for key, kind in kinds.items():
+            actual = (await link.call(key, b"TYPE", key, deadline=self._deadline)).decode()
+            if actual not in (kind, "none"):
+                found.append(f"{key.decode()} is a {actual}, not a {kind}")
+        return f"foreign data, left as it is: {', '.join(found)} (move it, or set another prefix)"
+
+    # The registry: which queues there are.
+
+    async def _names(self) -> Sequence[str]:
+        return [name.decode() for name in await self._registry(b"SMEMBERS")]
+
+    async def _list(self, queue: str, until: float | None = None) -> None:
+        """See to it that `queues` knows of a queue, whoever has dropped it meanwhile."""
+        await self._registry(b"SADD", queue, until=until)
+        await self._run("list", queue, until=until)
+
+    async def _list_first(self, queue: str, until: float) -> None:
+        """Once per broker, before anything is in the queue: its sender may die right after."""
+        if queue not in self._known:
+            await self._registry(b"SADD", queue, until=until)
+            self._known.add(queue)
+
+    async def _list_again(self, queue: str, until: float) -> None:
+        """What was sent is stored. If this fails, the next send is told to see to it."""
+        with suppress(BrokerError):
+            await self._list(queue, until)
+
+    async def _unlist(self, queue: str) -> None:
+        self._known.discard(queue)
+        await self._registry(b"SREM", queue)
+
+    async def _registry(self, command: bytes, *names: str, until: float | None = None) -> Any:
+        until = self._until() if until is None else until
+        link, key = await self._open(until), keys.registry(self._prefix)
+        try:
+            return await link.call(key, command, key, *names, deadline=_left(until))
+        except BrokerMisconfigured as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise BrokerMisconfigured(await self._foreign(link, {key: "set"})) from error.__cause__
+
+    # Opening and waiting.
+
+    async def _open(self, until: float | None = None) -> Link:
+        """The link, which has been found to lead to a server that can be used."""
+        self._check_usable()
+        until = self._until() if until is None else until
+        try:
+            async with asyncio.timeout_at(until), self._opening:
+                if self._link is None:
+                    self._link = await self._connect(until)
+        except (TimeoutError, OutcomeUnknown) as error:  # what was to be done was not even begun
+            raise BrokerUnavailable("the server does not answer") from error
+        return self._link
+
+    async def _connect(self, until: float) -> Link:
+        link = self._where.make(self._pool_size)
+        try:
+            if self._check:
+                await check_server(
+                    link,
+                    cluster=self._where.cluster,
+                    deadline=_left(until),
+                    prefix=self._prefix,
+                    fsync=self._fsync,
+                )
+            self._check_usable()
+        except BaseException:
+            await link.aclose()
+            raise
+        return link
+
+    def _bell(self, queue: str) -> Bell | None:
+        """What rings for a queue; none if there are too many of them."""
+        if self._waiting is None:
+            self._waiting = self._where.make(_BELLS)
+        if queue not in self._bells:
+            if len(self._bells) >= _BELLS:
+                return None
+            key = keys.bell(self._prefix, queue)
+            self._bells[queue] = Bell(self._waiting, key, deadline=self._deadline)
+        return self._bells[queue]
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this RedisBroker was closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise BrokerClosed("this RedisBroker belongs to another event loop: use clone()")
+
+    def _until(self) -> float:
+        """When a call that begins now has to be over."""
+        return asyncio.get_running_loop().time() + self._deadline
+
+
+def _left(until: float) -> float:
+    return max(until - asyncio.get_running_loop().time(), 0.0)
