@@ -29,7 +29,8 @@ from bee_core.errors import (
 )
 from bee_core.events import Event, Observer, log_events
 from bee_core.handlers import Failure
-from bee_core.hive import Hive, HiveQueue
+from bee_core.hive import Hive
+from bee_core.hive_queue import HiveQueue
 from bee_core.job import Job
 from bee_core.message import (
     Counters,

@@ -16,13 +16,13 @@ class ChildExited(Exception):
 def run_as_child(function: Callable[..., T], *args: Any) -> T:
     """Call the function so that nothing it does disturbs the wire to its parent.
 
-    The wire is the child's standard input and output. A program that the function calls would
-    inherit them and read or write into it, so they point elsewhere meanwhile.
+    The wire is the child's standard input and output, and nobody reads its standard error. A
+    program that the function calls would inherit all three, so they lead nowhere meanwhile.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
-    wire = [os.dup(stream) for stream in (0, 1)]
+    wire = [os.dup(stream) for stream in range(3)]
     try:
-        for stream in (0, 1):
+        for stream in range(3):
             os.dup2(nothing, stream)
         return function(*args)
     except SystemExit as error:

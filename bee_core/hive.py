@@ -7,10 +7,10 @@ which it has connections; `run` and `working` are the times in which it works.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 from typing_extensions import TypeForm
 
@@ -18,7 +18,6 @@ from bee_core.broker import Store
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.config import broker_url
-from bee_core.delivery import Delivery
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
     BeeError,
@@ -28,94 +27,15 @@ from bee_core.errors import (
     NoHandler,
 )
 from bee_core.events import Observer, log_events
-from bee_core.handlers import Failure, Handlers
+from bee_core.hive_queue import HiveQueue
 from bee_core.message import check_whole
-from bee_core.queue import MAX_BYTES, Queue
+from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
 from bee_core.strategy import Policy, check_policy, overlay
 from bee_core.url import redact
 from bee_core.worker import SHORTEST_LEASE, SHORTEST_POLL, Worker
 
 J = TypeVar("J")
-K = TypeVar("K")
-R = TypeVar("R")
-
-
-class HiveQueue(Queue[J]):
-    """A queue of a hive: send to it, and say who handles its jobs."""
-
-    def __init__(
-        self,
-        hive: Hive,
-        name: str,
-        form: TypeForm[J],
-        *,
-        policy: Policy,
-        codec: Codec[J] | None,
-        max_bytes: int,
-        concurrency: int,
-    ) -> None:
-        super().__init__(
-            lambda: hive.broker, name, form, policy=policy, codec=codec, max_bytes=max_bytes
-        )
-        self.concurrency = concurrency
-        self.handlers: Handlers[J] = Handlers(self)
-
-    @overload
-    def handler(
-        self, function: Callable[[J, Delivery[J]], R], /
-    ) -> Callable[[J, Delivery[J]], R]: ...
-    @overload
-    def handler(self, function: Callable[[J], R], /) -> Callable[[J], R]: ...
-    def handler(self, function: Callable[..., R], /) -> Callable[..., R]:
-        """Decorate the function that handles every job of this queue.
-
-        `async def` runs in the event loop, a plain function in a thread. It takes the job, or
-        the job and its delivery.
-        """
-        self.handlers.handle_all(function)
-        return function
-
-    def on(self, kind: type[K], *, process: bool = False) -> On[K, J]:
-        """Decorate the function that handles jobs of one class.
-
-        `process=True` runs a plain function that takes the job alone in a process of its own,
-        which is killed at the timeout.
-        """
-        return On(self.handlers, kind, process)
-
-    @overload
-    def on_failure(
-        self, function: Callable[[Failure[J], Delivery[J]], R], /
-    ) -> Callable[[Failure[J], Delivery[J]], R]: ...
-    @overload
-    def on_failure(self, function: Callable[[Failure[J]], R], /) -> Callable[[Failure[J]], R]: ...
-    def on_failure(self, function: Callable[..., R], /) -> Callable[..., R]:
-        """Decorate the function that hears of every job that has failed for good.
-
-        The report is a job of its own, sent in the same step that ends the failed one.
-        """
-        self.handlers.handle_failures(function)
-        return function
-
-
-class On(Generic[K, J]):
-    """The decorator that `HiveQueue.on` gives."""
-
-    def __init__(self, handlers: Handlers[J], kind: type[K], process: bool) -> None:
-        self._handlers = handlers
-        self._kind = kind
-        self._process = process
-
-    @overload
-    def __call__(
-        self, function: Callable[[K, Delivery[J]], R], /
-    ) -> Callable[[K, Delivery[J]], R]: ...
-    @overload
-    def __call__(self, function: Callable[[K], R], /) -> Callable[[K], R]: ...
-    def __call__(self, function: Callable[..., R], /) -> Callable[..., R]:
-        self._handlers.handle(self._kind, function, process=self._process)
-        return function
 
 
 class Hive:
@@ -173,7 +93,7 @@ class Hive:
         if name in self.queues:
             raise InvalidOption(f"this hive has a queue {name!r} already")
         queue = HiveQueue(
-            self,
+            lambda: self.broker,
             name,
             form,
             policy=self._policy if policy is None else overlay(policy, self._policy),

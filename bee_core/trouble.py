@@ -1,9 +1,9 @@
-"""Patience with a broker in trouble: back off with jitter, say so once, say when it is over."""
+"""Trouble that is not the job's: a broker that fails, a task that is cancelled at a bad moment."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from bee_core.clock import Alarm, Clock
 from bee_core.errors import BrokerUnavailable
@@ -22,6 +22,20 @@ def own_cancellation(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
     return not isinstance(error, Exception)
+
+
+async def uninterrupted(work: Coroutine[None, None, None]) -> None:
+    """Do this to its end, however often the task is cancelled meanwhile; then honour that."""
+    task = asyncio.create_task(work, name="bee:closing")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 class Trouble:

@@ -30,7 +30,7 @@ from bee_core.broker import Broker, Inspector
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.decide import decide
-from bee_core.delivery import Delivery, Handler, attempt_number
+from bee_core.delivery import Delivery, Handler
 from bee_core.disposition import Delete, Reschedule
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
@@ -42,22 +42,7 @@ from bee_core.errors import (
     UnknownJob,
     WorkerStuck,
 )
-from bee_core.events import (
-    AttemptLost,
-    AttemptSettled,
-    AttemptStarted,
-    BrokerRecovered,
-    BrokerTrouble,
-    Event,
-    HandlerStuck,
-    LoopBlocked,
-    Observer,
-    SettlementRefused,
-    WorkerStarted,
-    WorkerStopped,
-    announce,
-    log_events,
-)
+from bee_core.events import Observer, log_events
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
 from bee_core.message import ZERO, Counters, Draft, Lease, Settlement, check_whole, new_id
@@ -72,10 +57,11 @@ from bee_core.outcome import (
     tally,
 )
 from bee_core.queue import MAX_BYTES, Queue
+from bee_core.reporter import Reporter
 from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
 from bee_core.strategy import Policy, Rules, resolve
-from bee_core.trouble import Trouble, own_cancellation
+from bee_core.trouble import Trouble, own_cancellation, uninterrupted
 
 J = TypeVar("J")
 
@@ -132,7 +118,7 @@ class Worker(Generic[J]):
         self._poll = seconds(poll, "poll", least=SHORTEST_POLL)
         self._grace = seconds(grace, "grace")
         self._cancel_grace = seconds(cancel_grace, "cancel_grace")
-        self._observers = tuple(observers)
+        self._report = Reporter(self.queue.name, self.holder, observers)
         self._clock = clock
         self._chance = chance
 
@@ -152,12 +138,8 @@ class Worker(Generic[J]):
         self._main_task: asyncio.Task[None] | None = None
 
         name = self.queue.name
-        self._trouble = Trouble(
-            clock,
-            chance,
-            on_begin=lambda verb, error: self._emit(BrokerTrouble(name, verb, error)),
-            on_end=lambda verb: self._emit(BrokerRecovered(name, verb)),
-        )
+        report = self._report
+        self._trouble = Trouble(clock, chance, on_begin=report.trouble, on_end=report.recovered)
         self._slots = Slots(
             name,
             concurrency,
@@ -261,7 +243,7 @@ class Worker(Generic[J]):
             await self._heartbeat.start()
             self._keep_running("bee:settler", self._settler.run)
             self._keep_running("bee:watch", self._slots.watch)
-            self._emit(WorkerStarted(self.queue.name, self.holder))
+            self._report.worker_started()
             self._up.set()
             await self._fetch(max_jobs)
             await self._drain()
@@ -278,8 +260,7 @@ class Worker(Generic[J]):
             task.cancel()
         await asyncio.gather(*self._parts, return_exceptions=True)
         self._slots.close()
-        stuck = self._slots.stuck
-        self._emit(WorkerStopped(self.queue.name, self.holder, self._settled, stuck))
+        self._report.worker_stopped(self._settled, self._slots.stuck)
 
     def _keep_running(self, name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run a part of the worker in a task; if somebody cancels that, run it in another."""
@@ -418,16 +399,7 @@ class Worker(Generic[J]):
         lease = attempt.lease
         self._started += 1
         self._held[lease.receipt.token] = attempt
-        if self._observers:
-            self._emit(
-                AttemptStarted(
-                    self.queue.name,
-                    lease.receipt.id,
-                    lease.receipt.token,
-                    attempt.tag,
-                    attempt_number(lease.counters),
-                )
-            )
+        self._report.attempt_started(attempt)
         self._slots.start(attempt, deadline)
         self._heartbeat.poke()
 
@@ -441,7 +413,7 @@ class Worker(Generic[J]):
         ending = attempt.ending
         if isinstance(ending, LostLease):
             self._forget(attempt)
-            self._emit_lost(attempt, None, certain=ending is LostLease.CERTAIN)
+            self._report.attempt_lost(attempt, None, certain=ending is LostLease.CERTAIN)
             return
         outcome = outcome if ending is None else ending
         self._settle(attempt, outcome, tally(outcome))
@@ -486,8 +458,8 @@ class Worker(Generic[J]):
             self._slots.end(attempt, how)
 
     def _on_stuck(self, attempt: Attempt) -> None:
-        receipt, stuck = attempt.lease.receipt, self._slots.stuck
-        self._emit(HandlerStuck(self.queue.name, receipt.id, receipt.token, attempt.tag, stuck))
+        stuck = self._slots.stuck
+        self._report.handler_stuck(attempt, stuck)
         if stuck >= self.concurrency and self._failure is None and not self._stopping:
             self._failure = WorkerStuck(
                 f"{stuck} handlers of queue {self.queue.name!r} ignore their cancellation; "
@@ -496,66 +468,28 @@ class Worker(Generic[J]):
             self.stop()
 
     def _on_settled(self, ended: Ended) -> None:
-        attempt, settlement = ended.attempt, ended.settlement
         self._settled += 1
-        self._forget(attempt)
-        if self._observers:
-            lease = attempt.lease
-            self._emit(
-                AttemptSettled(
-                    self.queue.name,
-                    lease.receipt.id,
-                    lease.receipt.token,
-                    attempt.tag,
-                    attempt_number(lease.counters),
-                    ended.outcome,
-                    settlement.disposition,
-                    lease.counters + settlement.counters,
-                    self._clock.now() - attempt.started_at,
-                )
-            )
+        self._forget(ended.attempt)
+        self._report.attempt_settled(ended, self._clock.now() - ended.attempt.started_at)
 
     def _on_settlement_lost(self, ended: Ended, certain: bool) -> None:
         self._forget(ended.attempt)
-        self._emit_lost(ended.attempt, ended.outcome, certain=certain)
+        self._report.attempt_lost(ended.attempt, ended.outcome, certain=certain)
 
     def _on_refused(self, ended: Ended, error: Exception) -> None:
         self._forget(ended.attempt)
-        receipt = ended.attempt.lease.receipt
-        self._emit(SettlementRefused(self.queue.name, receipt.id, receipt.token, error))
+        self._report.settlement_refused(ended, error)
 
     def _on_heartbeat_trouble(self, error: Exception | None) -> None:
         if error is not None:
-            self._emit(BrokerTrouble(self.queue.name, "extend", error))
+            self._report.trouble("extend", error)
         else:
-            self._emit(BrokerRecovered(self.queue.name, "extend"))
+            self._report.recovered("extend")
 
     def _on_blocked(self, stack: str) -> None:
-        running = tuple(a.lease.receipt.id for a in self._slots.running.copy().values())
-        self._emit(LoopBlocked(self.queue.name, running, stack))
-
-    def _emit_lost(self, attempt: Attempt, outcome: Outcome | None, *, certain: bool) -> None:
-        id, token = attempt.lease.receipt.id, attempt.lease.receipt.token
-        self._emit(AttemptLost(self.queue.name, id, token, attempt.tag, outcome, certain))
-
-    def _emit(self, event: Event) -> None:
-        announce(self._observers, event)
+        self._report.loop_blocked(list(self._slots.running.copy().values()), stack)
 
 
 def _is_poisoned(rules: Rules, counters: Counters) -> bool:
     """Whether it has taken down more workers than its policy allows."""
     return not isinstance(decide(rules, Stalled(), counters, 0.0), Reschedule)
-
-
-async def uninterrupted(work: Coroutine[None, None, None]) -> None:
-    """Do this to its end, however often the task is cancelled meanwhile; then honour that."""
-    task = asyncio.create_task(work, name="bee:closing")
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -19,7 +19,7 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "threads"],
+    ["errors", "clock", "threads", "child"],
     ["duration", "config", "trouble"],
     ["disposition", "url"],
     ["message", "strategy"],
@@ -28,7 +28,8 @@ LAYERS = [
     ["queue"],
     ["delivery"],
     ["attempt", "handlers"],
-    ["heartbeat", "settler", "slots"],
+    ["heartbeat", "settler", "slots", "hive_queue"],
+    ["reporter"],
     ["worker"],
     ["hive"],
     ["bee_core"],

@@ -17,7 +17,8 @@ import msgspec
 from bee_core.broker import Store
 from bee_core.duration import Duration
 from bee_core.events import AttemptStarted, Event
-from bee_core.hive import Hive, HiveQueue
+from bee_core.hive import Hive
+from bee_core.hive_queue import HiveQueue
 from bee_core.message import Counters, Note, State, Stored
 from bee_core.registry import backend
 from bee_core.testing.clock import ManualClock

@@ -1,0 +1,87 @@
+"""Telling observers what a worker does: every event of a worker is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bee_core.attempt import Attempt
+from bee_core.delivery import attempt_number
+from bee_core.events import (
+    AttemptLost,
+    AttemptSettled,
+    AttemptStarted,
+    BrokerRecovered,
+    BrokerTrouble,
+    Event,
+    HandlerStuck,
+    LoopBlocked,
+    Observer,
+    SettlementRefused,
+    WorkerStarted,
+    WorkerStopped,
+    announce,
+)
+from bee_core.outcome import Outcome
+from bee_core.settler import Ended
+
+
+class Reporter:
+    """Speaks for one worker. Without observers it costs next to nothing."""
+
+    def __init__(self, queue: str, holder: str, observers: Sequence[Observer]) -> None:
+        self._queue = queue
+        self._holder = holder
+        self._observers = tuple(observers)
+
+    def worker_started(self) -> None:
+        self._tell(WorkerStarted(self._queue, self._holder))
+
+    def worker_stopped(self, settled: int, stuck: int) -> None:
+        self._tell(WorkerStopped(self._queue, self._holder, settled, stuck))
+
+    def attempt_started(self, attempt: Attempt) -> None:
+        if self._observers:
+            receipt, number = attempt.lease.receipt, attempt_number(attempt.lease.counters)
+            self._tell(AttemptStarted(self._queue, receipt.id, receipt.token, attempt.tag, number))
+
+    def attempt_settled(self, ended: Ended, duration: float) -> None:
+        if self._observers:
+            lease, settlement = ended.attempt.lease, ended.settlement
+            self._tell(
+                AttemptSettled(
+                    self._queue,
+                    lease.receipt.id,
+                    lease.receipt.token,
+                    ended.attempt.tag,
+                    attempt_number(lease.counters),
+                    ended.outcome,
+                    settlement.disposition,
+                    lease.counters + settlement.counters,
+                    duration,
+                )
+            )
+
+    def attempt_lost(self, attempt: Attempt, outcome: Outcome | None, *, certain: bool) -> None:
+        id, token = attempt.lease.receipt.id, attempt.lease.receipt.token
+        self._tell(AttemptLost(self._queue, id, token, attempt.tag, outcome, certain))
+
+    def handler_stuck(self, attempt: Attempt, stuck: int) -> None:
+        id, token = attempt.lease.receipt.id, attempt.lease.receipt.token
+        self._tell(HandlerStuck(self._queue, id, token, attempt.tag, stuck))
+
+    def settlement_refused(self, ended: Ended, error: Exception) -> None:
+        receipt = ended.attempt.lease.receipt
+        self._tell(SettlementRefused(self._queue, receipt.id, receipt.token, error))
+
+    def loop_blocked(self, running: Sequence[Attempt], stack: str) -> None:
+        ids = tuple(attempt.lease.receipt.id for attempt in running)
+        self._tell(LoopBlocked(self._queue, ids, stack))
+
+    def trouble(self, verb: str, error: Exception) -> None:
+        self._tell(BrokerTrouble(self._queue, verb, error))
+
+    def recovered(self, verb: str) -> None:
+        self._tell(BrokerRecovered(self._queue, verb))
+
+    def _tell(self, event: Event) -> None:
+        announce(self._observers, event)
