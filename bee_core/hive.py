@@ -146,6 +146,11 @@ class Hive:
         for worker in self._workers:
             worker.stop(grace=grace)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether its workers have been told to stop, and have not ended yet."""
+        return any(worker.stopping for worker in self._workers)
+
     def kill(self) -> None:
         """Stop dead, as a crash would: see `Worker.kill`."""
         for worker in self._workers:

@@ -18,6 +18,8 @@ from bee_core.duration import Duration, seconds
 
 _PATIENCE = 10.0
 """Real seconds to wait for another thread to come to rest before the test is at fault."""
+_SHORTEST = 1e-6
+"""A sleep shorter than this would not move the clock's number."""
 _GIVE_WAY = 100
 """Turns to give way to a loop that cannot be asked whether it has something to do."""
 _TURNS = 100_000
@@ -113,7 +115,7 @@ class ManualClock:
     def fall_asleep(self, sleeper: asyncio.Future[None], seconds: float) -> None:
         """A sleeper of the running loop is to be woken in `seconds`."""
         with self._changed:
-            end = max(self._now + seconds, math.nextafter(self._now, math.inf))
+            end = self._now + max(seconds, _SHORTEST)
             self._sleepers[sleeper] = (end, next(self._order))
 
     def wake(self, sleeper: asyncio.Future[None]) -> None:
@@ -123,19 +125,19 @@ class ManualClock:
             if self._sleepers.pop(sleeper, None) is None or loop.is_closed():
                 return
             loop.call_soon_threadsafe(finish, sleeper)
-            if loop is not self._mover:  # who moves the clock looks after its own loop
+            if loop is not self._mover and loop not in self._awake:  # the mover sees to its own
                 self._awake.add(loop)
                 loop.call_soon_threadsafe(self._rest, loop)
 
     def _rest(self, loop: asyncio.AbstractEventLoop, turns: int = _GIVE_WAY) -> None:
         """Runs in a loop that was woken: note when it has nothing left to do."""
-        ready = getattr(loop, "_ready", None)
-        if loop is not self._mover and (ready or (ready is None and turns)):
-            loop.call_soon(self._rest, loop, turns - 1)
-            return
         with self._changed:
-            self._awake.discard(loop)
-            self._changed.notify_all()
+            ready = getattr(loop, "_ready", None)
+            if loop is not self._mover and (ready or (ready is None and turns)):
+                loop.call_soon(self._rest, loop, turns - 1)
+            else:
+                self._awake.discard(loop)
+                self._changed.notify_all()
 
     def forget(self, sleeper: asyncio.Future[None]) -> None:
         """A sleeper was cancelled."""

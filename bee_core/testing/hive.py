@@ -93,6 +93,8 @@ class HiveUnderTest:
 
     async def start(self) -> None:
         """Start workers (again)."""
+        if self._task is not None and self.hive.stopping:
+            await self._task
         if self._task is None or self._task.done():
             self._task = await self.hive.start()
             await self.clock.settle()
