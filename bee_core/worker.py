@@ -188,8 +188,9 @@ class Worker(Generic[J]):
             except asyncio.CancelledError as error:  # however often: the jobs are given back
                 cancelled = error
                 self.stop(grace=0)
+        failure = None if main.cancelled() else main.exception()
         if cancelled is not None:
-            raise cancelled
+            raise cancelled from failure
         if not self._killed:
             main.result()
 
@@ -255,6 +256,7 @@ class Worker(Generic[J]):
 
     async def _close(self) -> None:
         self._closing = True
+        self._slots.kill()  # nothing runs any more, unless this end is a sudden one
         await self._heartbeat.stop()
         for task in self._parts:
             task.cancel()

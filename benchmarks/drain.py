@@ -5,7 +5,7 @@ decodes the same envelopes and runs each in a task under `asyncio.timeout`, with
 lease, no settling: the least that running jobs with a timeout can cost. The ratio of the two is
 what to look at; the absolute figures belong to the machine.
 
-    python benchmarks/drain.py --url memory:// --jobs 100000 --concurrency 100
+    python -m benchmarks.drain --url memory:// --jobs 100000 --concurrency 100
 """
 
 from __future__ import annotations

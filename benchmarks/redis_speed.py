@@ -4,7 +4,7 @@ Starts a Valkey server of its own (or takes --url) and measures, in one run, the
 and by a raw loop: the same client, the same scripts, batches of 100, one task with a deadline per
 job, and no library around it. Ratios are what to look at; rates belong to the machine.
 
-    python benchmarks/redis_speed.py [--jobs 20000] [--backlog 500000] [--delayed 100000]
+    python -m benchmarks.redis_speed [--jobs 20000] [--backlog 500000] [--delayed 100000]
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ import os, shutil, signal, subprocess, sys
 directory, *command = sys.argv[1:]
 for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(each, signal.SIG_IGN)
+log = open(os.path.join(directory, "log"), "ab")
 server = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
-                          stdout=open(os.path.join(directory, "log"), "ab"), stderr=subprocess.STDOUT)
+                          stdout=log, stderr=subprocess.STDOUT)
 print(server.pid, flush=True)
 sys.stdin.buffer.read(1)
 server.send_signal(signal.SIGKILL)

@@ -30,11 +30,3 @@ async def memory_harness(kind: type[MemoryBroker] = MemoryBroker) -> AsyncIterat
     clock = ManualClock()
     async with kind(clock=clock) as broker:
         yield MemoryHarness(broker, clock)
-
-
-OPEN_FAULTS: dict[str, str] = {
-    "test_a_mark_that_was_never_given_out_breaks_nothing": (
-        "a mark of the right shape with text for a number is a TypeError"
-    ),
-}
-"""What MemoryBroker is known not to keep yet, by the test that says so. To be emptied."""

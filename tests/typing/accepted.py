@@ -143,7 +143,6 @@ async def call_handlers_in_a_unit_test(delivery: bee.Delivery[Jobs]) -> None:
 
 
 def a_failure_handler_may_take_the_failure_alone() -> None:
-    # BUG: at run time it may, but the annotation asks for two arguments
     @each.on_failure
     async def failed(failure: bee.Failure[Jobs]) -> None: ...
 

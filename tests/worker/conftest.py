@@ -28,7 +28,7 @@ async def nothing_is_left() -> AsyncIterator[None]:
     tasks, threads = _tasks(), _threads()
     yield
     deadline = time.monotonic() + 0.5
-    while (_threads() - threads or _tasks() - tasks) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while (_threads() - threads or _tasks() - tasks) and time.monotonic() < deadline:
         await asyncio.sleep(0.001)
     assert set() == _threads() - threads
     assert set() == _tasks() - tasks

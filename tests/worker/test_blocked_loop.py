@@ -8,11 +8,11 @@ import time
 from collections import Counter
 
 import bee_core as bee
-from bee_core.events import AttemptLost, LoopBlocked
+from bee_core.events import AttemptLost, AttemptStarted, LoopBlocked
 from bee_core.testing import ManualClock
 from bee_memory import MemoryBroker
 
-from .support import LEASE, Work, at_work, counted, heard, settled, until
+from .support import LEASE, Work, at_work, counted, heard, nothing, settled, until
 
 FOREVER = bee.Policy(timeout=None)
 
@@ -157,3 +157,20 @@ async def test_a_block_in_real_time_keeps_the_lease_too() -> None:
 
     assert (["x"], []) == (runs, others)
     assert 0 == len([event for event in events if isinstance(event, AttemptLost)])
+
+
+async def test_a_loop_that_is_busy_for_a_moment_is_not_reported() -> None:
+    events: list[bee.Event] = []
+
+    def slow_log(event: bee.Event) -> None:
+        events.append(event)
+        if isinstance(event, AttemptStarted):
+            time.sleep(0.001)
+
+    worker = bee.Worker(
+        MemoryBroker(), "jobs", Work, nothing, concurrency=20, observers=(slow_log,)
+    )
+    await worker.queue.send_many([Work() for _ in range(60)])
+    await worker.run(until_empty=True)
+
+    assert [] == [event for event in events if isinstance(event, LoopBlocked)]

@@ -208,7 +208,6 @@ async def test_trouble_that_will_not_pass_ends_the_worker_with_its_reason(
     assert (["a"], 1, 0) == (begun, stats.ready, stats.leased)
 
 
-# BUG: the end of trouble with `stats` is never told, so the next trouble is not told either.
 async def test_trouble_with_stats_is_told_and_so_is_its_end(bee_clock: ManualClock) -> None:
     events: list[bee.Event] = []
     broker = FaultyBroker(MemoryBroker(clock=bee_clock))
@@ -227,7 +226,6 @@ async def test_trouble_with_stats_is_told_and_so_is_its_end(bee_clock: ManualClo
     assert (["stats"] * 2, ["stats"] * 2) == (trouble, over)
 
 
-# BUG: Hive.run(until_empty=True) asks for stats itself, and ends with the first answer that fails.
 async def test_trouble_with_stats_does_not_end_a_hive_that_runs_until_it_is_empty() -> None:
     class Fickle(FaultyBroker):
         """Fails every second look."""
@@ -253,7 +251,6 @@ async def test_trouble_with_stats_does_not_end_a_hive_that_runs_until_it_is_empt
         assert 0 == (await hive.broker.stats("jobs")).live
 
 
-# BUG: a wait that was cut short by bee itself counts as one that worked.
 async def test_stopping_is_not_taken_for_a_recovery(bee_clock: ManualClock) -> None:
     async with at_work(nothing, clock=bee_clock, poll=1) as (bees, _):
         bees.broker.fail("wait", bee.BrokerUnavailable("away"))
@@ -267,7 +264,6 @@ async def test_stopping_is_not_taken_for_a_recovery(bee_clock: ManualClock) -> N
         assert Counter() == verbs(bees, BrokerRecovered)
 
 
-# BUG: while settling fails a worker goes on taking jobs: what it holds grows without a bound.
 @pytest.mark.parametrize("good", [True, False])
 async def test_a_worker_that_cannot_settle_does_not_take_jobs_without_end(
     good: bool, bee_clock: ManualClock
@@ -286,7 +282,6 @@ async def test_a_worker_that_cannot_settle_does_not_take_jobs_without_end(
         assert held <= 1000
 
 
-# BUG: a driver that raises CancelledError by itself ends the worker, or only its settler.
 @pytest.mark.parametrize("verb", ["lease", "settle", "wait"])
 async def test_a_cancellation_that_leaks_from_the_driver_is_trouble_like_any_other(
     verb: str, bee_clock: ManualClock
@@ -307,7 +302,6 @@ async def test_a_cancellation_that_leaks_from_the_driver_is_trouble_like_any_oth
     assert (0, False) == (left, ended)
 
 
-# BUG: a wait that leaks a cancellation is not backed off from: the worker spins.
 async def test_a_wait_that_leaks_cancellations_does_not_make_the_worker_spin(
     bee_clock: ManualClock,
 ) -> None:

@@ -66,7 +66,6 @@ async def test_loops_in_several_threads_wake_in_order_of_time(bee_clock: ManualC
         assert ([1, 3, 5], [2, 4]) == (odd, even)
 
 
-# BUG: a loop elsewhere counts as busy until it sleeps anew, even if another sleep is under way.
 async def test_a_loop_elsewhere_rests_when_all_that_is_left_of_it_sleeps(
     bee_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +125,7 @@ async def test_a_thread_that_never_rests_is_found_out(
         await asyncio.sleep(0)
         asleep.set()
         await nap
-        while not over.is_set():  # noqa: ASYNC110
+        while not over.is_set():
             await asyncio.sleep(0)
 
     thread = threading.Thread(target=lambda: asyncio.run(program()))
@@ -151,7 +150,6 @@ async def test_a_loop_that_was_closed_is_forgotten(bee_clock: ManualClock) -> No
     await bee_clock.advance(10)
 
 
-# BUG: two sleepers of one loop that wake together each take the other's look for work to do.
 async def test_two_sleepers_of_a_loop_elsewhere_may_be_woken_at_once(
     bee_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,6 @@ async def test_a_worker_that_was_used_can_be_forgotten(bee_clock: ManualClock) -
         assert None is worker()
 
 
-# BUG: a worker's main task, its wait and the run of a hive's worker have no name.
 async def test_all_tasks_of_a_worker_are_named(bee_clock: ManualClock) -> None:
     async def hang(job: Work) -> None:
         await asyncio.Event().wait()

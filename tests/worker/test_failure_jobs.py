@@ -283,7 +283,6 @@ async def test_a_report_that_cannot_be_read_is_archived_and_not_reported() -> No
         assert Counter({"malformed": 1}) == await reasons(bees)
 
 
-# BUG: a report's id is made of a token alone, so a job of the user's with that id swallows it.
 async def test_a_job_with_the_id_of_a_report_does_not_swallow_it() -> None:
     reports = Reports()
     async with at_work(fail, on_failure=reports) as (bees, jobs):

@@ -146,8 +146,6 @@ async def test_a_call_cancelled_at_its_gate_is_over(
     assert 0 == (await broker.stats("jobs")).live
 
 
-# BUG: a gate is made of asyncio events, which no other thread may touch. A call of the heartbeat's
-# is let go, or seen to have arrived, only when its loop happens to wake for another reason.
 async def test_a_gate_holds_up_a_call_in_another_thread_too(broker: FaultyBroker) -> None:
     gate = broker.gate("extend")
     passed = threading.Event()
@@ -169,7 +167,6 @@ async def test_a_gate_holds_up_a_call_in_another_thread_too(broker: FaultyBroker
     assert at_once
 
 
-# BUG: the same, seen from the test that waits for the gate.
 async def test_a_gate_that_is_reached_in_another_thread_is_seen_to_be() -> None:
     gate = Gate()
     gate.open()

@@ -147,7 +147,6 @@ async def test_whatever_renewing_raises_the_heartbeat_goes_on(
         ) == counted(bees)
 
 
-# BUG: an extend that raises CancelledError by itself ends the heartbeat's thread, unheard.
 async def test_a_cancellation_that_leaks_from_the_driver_does_not_end_the_heartbeat(
     bee_clock: ManualClock,
 ) -> None:
@@ -177,7 +176,6 @@ async def test_a_cancellation_that_leaks_from_the_driver_does_not_end_the_heartb
     assert (1, []) == (handler.most, handler.cancelled_at)
 
 
-# BUG: handlers are stopped only after their lease has run out, so two runs of one job overlap.
 @pytest.mark.parametrize("lease", [5.0, 10.0, 30.0])
 async def test_a_job_whose_lease_cannot_be_renewed_is_stopped_before_anybody_can_take_it(
     lease: float, bee_clock: ManualClock
@@ -193,7 +191,6 @@ async def test_a_job_whose_lease_cannot_be_renewed_is_stopped_before_anybody_can
         assert 1 == handler.most
 
 
-# BUG: an extend that hangs hides that the lease has run out; the handler is never stopped.
 async def test_an_extend_that_never_answers_does_not_keep_a_handler_beyond_its_lease() -> None:
     answer = threading.Event()
 

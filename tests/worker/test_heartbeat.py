@@ -91,7 +91,6 @@ async def test_a_job_begun_at_any_moment_is_renewed_in_time(bee_clock: ManualClo
         assert 40 == len(bees.runs)
 
 
-# BUG: a broker that cannot be cloned leaves the worker without a heartbeat, and nobody says so.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_a_worker_without_a_heartbeat_does_not_start(bee_clock: ManualClock) -> None:
     class Single(MemoryBroker):
@@ -112,7 +111,6 @@ async def test_a_worker_without_a_heartbeat_does_not_start(bee_clock: ManualCloc
     assert [] == runs
 
 
-# BUG: if the thread cannot be started, the worker waits for ever for its end.
 async def test_a_worker_whose_heartbeat_gets_no_thread_does_not_start(
     bee_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +135,6 @@ async def test_a_worker_whose_heartbeat_gets_no_thread_does_not_start(
     assert isinstance(outcome, RuntimeError)
 
 
-# BUG: a heartbeat that dies of an error nobody thought of dies unheard, and leases run out.
 async def test_a_heartbeat_that_fails_is_missed(bee_clock: ManualClock) -> None:
     class Odd(MemoryBroker):
         answers = 0
@@ -169,7 +166,6 @@ async def test_a_heartbeat_that_fails_is_missed(bee_clock: ManualClock) -> None:
     assert ended or runs == ["x"]
 
 
-# BUG: the heartbeat's last extend is waited for without a limit: a worker cannot leave.
 async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
     answer, asked = threading.Event(), threading.Event()
 
@@ -197,7 +193,6 @@ async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
     assert ended
 
 
-# BUG: what the end of the clone raises ends the thread with a traceback on standard error.
 async def test_a_broker_that_fails_to_close_does_not_keep_the_worker(
     bee_clock: ManualClock,
 ) -> None:

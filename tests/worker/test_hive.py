@@ -53,7 +53,6 @@ async def test_a_queue_without_a_handler_is_left_alone_beside_one_with() -> None
         assert 1 == (await hive.broker.stats("silent")).ready
 
 
-# BUG: a start that is cancelled leaves its workers running on their own.
 async def test_a_start_that_is_cancelled_is_over_when_the_cancellation_arrives(
     bee_clock: ManualClock,
 ) -> None:
@@ -212,7 +211,6 @@ async def test_a_worker_that_fails_stops_the_others_and_is_heard_of(
     assert 1 == (await broker.stats("good")).ready
 
 
-# BUG: a worker that ends by a cancellation nobody asked for leaves the hive running without it.
 async def test_a_worker_that_is_gone_is_not_overlooked_by_its_hive(bee_clock: ManualClock) -> None:
     broker = FaultyBroker(MemoryBroker(clock=bee_clock))
     hive = bee.Hive(broker=broker, clock=bee_clock, observers=())

@@ -86,7 +86,6 @@ async def test_time_does_not_move_backwards(bee_clock: ManualClock) -> None:
         await bee_clock.advance(-1)
 
 
-# BUG: an advance ends at its own target even if time is past it already.
 async def test_an_advance_within_an_advance_does_not_set_time_back(bee_clock: ManualClock) -> None:
     start = bee_clock.now()
 
@@ -181,7 +180,6 @@ async def test_an_alarm_of_a_moved_clock_ends_by_itself(bee_clock: ManualClock) 
     await waiting
 
 
-# BUG: `settle` leaves sleepers alone whose time has come while their loop was blocked.
 async def test_a_sleeper_that_is_overdue_wakes_without_time_moving_on(
     bee_clock: ManualClock,
 ) -> None:
@@ -202,7 +200,7 @@ async def test_a_program_that_never_rests_is_found_out(
     monkeypatch.setattr(clock_module, "_TURNS", 1000)
 
     async def spin() -> None:
-        while True:  # noqa: ASYNC110
+        while True:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(spin())
@@ -212,7 +210,6 @@ async def test_a_program_that_never_rests_is_found_out(
     await asyncio.gather(task, return_exceptions=True)
 
 
-# BUG: a sleep too short to change the clock's number wakes for ever, and `advance` never ends.
 def test_a_sleep_too_short_to_be_measured_does_not_hang_the_test() -> None:
     """In a thread of its own, so that the test ends whatever happens."""
     ended = threading.Event()

@@ -104,8 +104,6 @@ async def test_a_handler_that_cancels_every_task_ends_the_worker_and_loses_nothi
     await broker.aclose()
 
 
-# BUG: nobody looks after the worker's own tasks; without its settler it runs jobs for ever
-# and settles none.
 @pytest.mark.parametrize("name", ["bee:settler", "bee:watch"])
 async def test_a_worker_whose_own_task_was_cancelled_goes_on_or_ends_but_does_not_pretend(
     name: str, bee_clock: ManualClock
@@ -133,7 +131,6 @@ async def test_a_worker_whose_own_task_was_cancelled_goes_on_or_ends_but_does_no
     assert ended or left == 0
 
 
-# BUG: an observer that raises CancelledError (or any BaseException) ends the part that told it.
 @pytest.mark.parametrize("kind", [AttemptStarted, AttemptSettled])
 async def test_an_observer_that_raises_a_cancellation_does_not_break_the_worker(
     kind: type, bee_clock: ManualClock
@@ -230,3 +227,31 @@ async def test_a_worker_killed_in_the_middle_leaves_its_jobs_to_the_next() -> No
         assert ["a", "a"] == bees.runs
         assert [0] == [event.settled for event in heard(bees, WorkerStopped)]
         assert Counter({("a", "Succeeded", "Delete"): 1}) == settled(bees)
+
+
+async def test_a_worker_that_ends_in_an_odd_way_takes_its_handlers_with_it(
+    bee_clock: ManualClock,
+) -> None:
+    running: list[str] = []
+
+    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
+        running.append(delivery.id)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.remove(delivery.id)
+
+    broker = MemoryBroker(clock=bee_clock)
+    worker = bee.Worker(broker, "jobs", Work, handle, clock=bee_clock, observers=(), policy=FOREVER)
+    await worker.queue.send(Work(), id="a")
+    run = asyncio.create_task(worker.run())
+    await until(lambda: running)
+    for task in bee_tasks("bee:worker"):
+        task.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    await asyncio.sleep(0)
+    left = list(running)
+    for task in bee_tasks("bee:jobs"):
+        task.cancel()
+
+    assert [] == left

@@ -47,7 +47,6 @@ async def turns(number: int) -> None:
         await asyncio.sleep(0)
 
 
-# BUG: a job that returned in the very turn in which it is interrupted is given back and run again.
 @pytest.mark.parametrize("lead", range(-6, 7))
 async def test_a_job_that_has_returned_is_not_given_back_by_a_stop(
     lead: int, bee_clock: ManualClock

@@ -153,7 +153,6 @@ async def test_whatever_is_raised_in_a_thread_fails_the_job_and_not_the_worker(
         ) == settled(bees)
 
 
-# BUG: an error whose repr() raises, in a thread: the run never ends. One that exits, ends the loop.
 async def test_an_error_that_cannot_be_printed_ends_a_run_in_a_thread() -> None:
     def handle(job: Work) -> None:
         raise Mute
@@ -224,7 +223,6 @@ async def test_an_error_marked_permanent_ends_repeats_at_once() -> None:
         assert Counter({("a", "Failed", "Archive"): 1}) == settled(bees)
 
 
-# BUG: an exception of a handler's that cannot be looked at loses a slot for ever.
 async def test_an_error_whose_attributes_raise_fails_the_job_and_not_the_worker() -> None:
     class Hostile(Exception):
         def __getattr__(self, name: str) -> object:
@@ -249,7 +247,6 @@ async def test_an_error_whose_attributes_raise_fails_the_job_and_not_the_worker(
     assert Counter({("bad", "Failed", "Archive"): 1, ("good", "Succeeded", "Delete"): 1}) == found
 
 
-# BUG: a Retry or Snooze whose delay was changed by a subclass is never settled.
 @pytest.mark.parametrize("delay", [-1.0, float("nan"), "soon"])
 @pytest.mark.parametrize("kind", ["retry", "snooze"])
 async def test_an_impossible_delay_fails_the_job_and_not_the_worker(
@@ -282,7 +279,6 @@ async def test_an_impossible_delay_fails_the_job_and_not_the_worker(
     assert Counter({"AttemptStarted": 1, "AttemptSettled": 1}) == found
 
 
-# BUG: a large group of errors holds the event loop up while its note is written.
 async def test_the_note_of_a_large_group_of_errors_is_written_in_no_time() -> None:
     def error(number: int) -> Exception:
         try:

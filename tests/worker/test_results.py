@@ -155,7 +155,6 @@ async def finish(bees: HiveUnderTest, jobs: Jobs) -> None:
             outcome.result.close()
 
 
-# BUG: the coroutine that a plain function returns is never run, and its job deleted as done.
 async def test_an_async_handler_behind_a_plain_decorator_is_run() -> None:
     ran: list[str] = []
 
@@ -171,7 +170,6 @@ async def test_an_async_handler_behind_a_plain_decorator_is_run() -> None:
         assert ["x"] == ran
 
 
-# BUG: a coroutine that was returned and not awaited counts as success.
 async def test_a_coroutine_that_nobody_awaits_is_not_taken_for_success() -> None:
     async def work(job: Work) -> None: ...
 
@@ -187,7 +185,6 @@ async def test_a_coroutine_that_nobody_awaits_is_not_taken_for_success() -> None
         assert ran or isinstance(event.outcome, Failed)
 
 
-# BUG: an async generator is taken for a plain function; it never runs and its job is deleted.
 async def test_an_async_generator_is_refused_as_a_handler_or_run() -> None:
     ran: list[str] = []
 

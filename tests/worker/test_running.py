@@ -130,7 +130,6 @@ async def test_the_failure_of_a_test_is_not_hidden_by_the_end_of_its_hive() -> N
             raise AssertionError("the test itself")
 
 
-# BUG: `start` returns before the workers are up, so that time is moved on without them.
 async def test_a_hive_under_test_is_at_work_when_the_test_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,7 +150,6 @@ async def test_a_hive_under_test_is_at_work_when_the_test_begins(
     assert ["a"] == runs
 
 
-# BUG: after `hive.stop()`, or a worker that failed, `start` does nothing and does not say so.
 async def test_a_hive_that_was_stopped_can_be_started_again() -> None:
     hive, jobs = hive_for(nothing)
     async with running(hive) as bees:
@@ -166,7 +164,6 @@ async def test_a_hive_that_was_stopped_can_be_started_again() -> None:
         assert ["a"] == bees.runs
 
 
-# BUG: `drain` waits for queues that have no handler, until its patience ends.
 async def test_drain_does_not_wait_for_queues_that_nobody_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,7 +190,6 @@ async def test_drain_says_so_when_a_handler_waits_for_time(monkeypatch: pytest.M
         await bees.drain()
 
 
-# BUG: leaving `running` never gives up: a gate that a failed test left closed hides its failure.
 async def test_leaving_with_a_call_held_up_ends_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

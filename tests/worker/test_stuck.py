@@ -184,7 +184,6 @@ async def test_a_stuck_job_that_is_repeated_runs_beside_its_own_ghost(
         handler.let_go.set()
 
 
-# BUG: with cancel_grace=0 a handler is given up before it has had a turn to end.
 async def test_without_any_grace_a_handler_that_obeys_is_not_called_stuck(
     bee_clock: ManualClock,
 ) -> None:

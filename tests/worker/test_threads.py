@@ -214,7 +214,6 @@ async def test_a_thread_interrupted_at_shutdown_gives_its_job_back(bee_clock: Ma
             assert ["a", "a"] == bees.runs
 
 
-# BUG: shutting down while every slot runs a thread raises WorkerStuck, though all went well.
 async def test_shutting_down_with_every_thread_busy_is_an_ordinary_shutdown() -> None:
     with slow() as handler:
         async with at_work(handler, policy=bee.Policy(timeout=None), concurrency=1) as (bees, jobs):

@@ -180,8 +180,6 @@ async def test_a_codec_of_the_users_own_that_raises_does_not_end_the_worker(
         assert 2 == len(outcomes(bees))
 
 
-# BUG: a codec that decodes to a class nobody was registered for ends the worker with a KeyError,
-# and every other worker that takes the message after it.
 async def test_a_codec_that_returns_another_class_does_not_end_the_worker() -> None:
     class Base:
         pass

@@ -43,7 +43,6 @@ async def test_until_empty_goes_on_while_one_queue_fills_the_other() -> None:
     assert Counter({"first": 11, "second": 10}) == seen
 
 
-# BUG: the new workers of the next round do not know that the old ones were told to stop.
 async def test_until_empty_can_be_stopped_between_its_rounds() -> None:
     """The stop comes while the hive itself looks whether something is left."""
     broker = FaultyBroker(MemoryBroker())
@@ -66,7 +65,6 @@ async def test_until_empty_can_be_stopped_between_its_rounds() -> None:
     assert ended
 
 
-# BUG: only BrokerUnavailable is borne by the hive's own look; other trouble ends the run.
 @pytest.mark.parametrize("error", [bee.OutcomeUnknown("lost"), OSError("reset"), TimeoutError()])
 async def test_until_empty_bears_any_trouble_with_its_look(error: Exception) -> None:
     broker = FaultyBroker(MemoryBroker())

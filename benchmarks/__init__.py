@@ -1,0 +1,1 @@
+"""Measurements: run them as modules, `python -m benchmarks.drain`."""
