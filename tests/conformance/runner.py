@@ -40,8 +40,7 @@ def failures(
 def names(first: Sequence[str] = ()) -> list[str]:
     """The tests that the genuine broker passes; those of the modules named `first` come first."""
     parts = sorted(BrokerConformance.__mro__, key=lambda part: _module(part) not in first)
-    found = [name for part in parts for name in vars(part) if name.startswith("test_")]
-    return found
+    return [name for part in parts for name in vars(part) if name.startswith("test_")]
 
 
 def _module(part: type) -> str:
