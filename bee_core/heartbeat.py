@@ -42,7 +42,8 @@ class Heartbeat:
         held: Callable[[], Sequence[Attempt]],
         patience: float,
         on_lost: Callable[[Sequence[Attempt], LostLease], None],
-        on_trouble: Callable[[Exception | None], None],
+        on_trouble: Callable[[str, Exception], None],
+        on_recovered: Callable[[str], None],
         on_blocked: Callable[[str], None],
     ) -> None:
         self._broker = broker
@@ -54,6 +55,7 @@ class Heartbeat:
         self._patience = patience
         self._on_lost = on_lost
         self._on_trouble = on_trouble
+        self._on_recovered = on_recovered
         self._on_blocked = on_blocked
         self._alarm = clock.alarm()
         self._idle = False
@@ -126,7 +128,7 @@ class Heartbeat:
             async with asyncio.timeout(_CLOSING):
                 await broker.aclose()
         except Exception as error:
-            self._tell(partial(self._on_trouble, error))
+            self._tell(partial(self._on_trouble, "aclose", error))
 
     async def _beat(self, broker: Broker, up: asyncio.Future[None]) -> None:
         self._idle = True
@@ -200,7 +202,7 @@ class Heartbeat:
             self._tell(partial(self._on_lost, gone, LostLease.CERTAIN))
         if self._troubled:
             self._troubled = False
-            self._tell(partial(self._on_trouble, None))
+            self._tell(partial(self._on_recovered, "extend"))
 
     def _after_failure(self, old: Sequence[Attempt], error: BaseException) -> float:
         """Try again soon; what cannot be renewed in time is lost, as far as can be known here."""
@@ -211,7 +213,7 @@ class Heartbeat:
         if not self._troubled:
             self._troubled = True
             shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
-            self._tell(partial(self._on_trouble, shown))
+            self._tell(partial(self._on_trouble, "extend", shown))
         ends = [a.leased_until - last_moment for a in old if a.leased_until > last_moment]
         return min([self._margin, *ends])
 

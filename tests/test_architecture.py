@@ -19,7 +19,7 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "threads", "child"],
+    ["errors", "clock", "threads", "child", "parts"],
     ["duration", "config", "trouble"],
     ["disposition", "url"],
     ["message", "strategy"],
@@ -28,7 +28,7 @@ LAYERS = [
     ["queue"],
     ["delivery"],
     ["attempt", "handlers"],
-    ["heartbeat", "settler", "slots", "hive_queue"],
+    ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
     ["reporter"],
     ["worker"],
     ["hive"],
@@ -43,7 +43,7 @@ UPWARD_FOR_TYPES: set[tuple[str, str]] = set()
 # Library files that may be longer than LONGEST lines, each with the reason.
 LONGEST = 350
 LONG_FILES = {
-    "bee_core/worker.py": "the worker's loop and what its parts report to it",
+    "bee_core/worker.py": "nothing but the options of a worker, its phases, and what its parts report",
 }
 
 

@@ -1,0 +1,139 @@
+"""Taking messages: as many as there is room for, for as long as there is reason to.
+
+Whatever a broker does, a fetcher that has not been stopped goes on taking: a worker that lives and
+no longer consumes is the worst bug of this field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bee_core.broker import Broker, Inspector
+from bee_core.clock import Clock
+from bee_core.errors import BrokerClosed, BrokerMisconfigured
+from bee_core.message import Lease
+from bee_core.trouble import Trouble, own_cancellation
+
+BATCH = 100
+"""Messages in one lease, at most."""
+
+
+class Fetcher:
+    """Leases messages of one queue for one worker.
+
+    `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
+    certainly lasts to) and says whether its handler was started, `resting` says whether the worker
+    holds nothing.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: str,
+        holder: str,
+        *,
+        lease: float,
+        poll: float,
+        clock: Clock,
+        trouble: Trouble,
+        room: Callable[[], int],
+        on_lease: Callable[[Lease, float], bool],
+        resting: Callable[[], bool],
+    ) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._holder = holder
+        self._lease = lease
+        self._poll = poll
+        self._clock = clock
+        self._trouble = trouble
+        self._room = room
+        self._on_lease = on_lease
+        self._resting = resting
+        self._stopped = False
+        self._more_room = asyncio.Event()
+        self._waiting: asyncio.Task[None] | None = None
+        self._cut_short: asyncio.Task[None] | None = None
+
+    async def run(self, *, max_jobs: float, until_empty: bool) -> None:
+        """Return when stopped, when enough handlers were started, or when there is nothing left.
+
+        Raises only what waiting cannot mend: BrokerClosed and BrokerMisconfigured.
+        """
+        started = 0
+        while not self._stopped and started < max_jobs:
+            limit = int(min(self._room(), BATCH, max_jobs - started))
+            if limit < 1:
+                self._more_room.clear()
+                await self._more_room.wait()
+                continue
+            before = self._clock.now()
+            try:
+                leases = await self._broker.lease(
+                    self._queue, limit=limit, duration=self._lease, holder=self._holder
+                )
+            except (BrokerClosed, BrokerMisconfigured):
+                raise
+            except BaseException as error:
+                if own_cancellation(error):
+                    raise
+                await self._trouble.back_off("lease", error)
+                continue
+            self._trouble.over("lease")
+            started += sum(self._on_lease(lease, before + self._lease) for lease in leases)
+            if len(leases) < limit:
+                if until_empty and await self._is_empty():
+                    return
+                await self._wait()
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._stopped = True
+        self._more_room.set()
+        self.look_again()
+
+    def made_room(self) -> None:
+        """The worker can take more than a moment ago."""
+        self._more_room.set()
+
+    def look_again(self) -> None:
+        """Do not wait for a wake-up any longer."""
+        if self._waiting is not None:
+            self._cut_short = self._waiting
+            self._waiting.cancel()
+
+    async def _wait(self) -> None:
+        """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll."""
+        if self._stopped:
+            return
+        waiting = self._waiting = asyncio.create_task(self._wait_once(), name="bee:wait")
+        try:
+            await asyncio.wait({waiting})
+        finally:
+            waiting.cancel()
+            self._waiting = None
+        if waiting is self._cut_short:
+            return
+        error = asyncio.CancelledError() if waiting.cancelled() else waiting.exception()
+        if error is None:
+            self._trouble.over("wait")
+        else:  # a cancellation of nobody's here has leaked from a driver
+            await self._trouble.back_off("wait", error)
+
+    async def _wait_once(self) -> None:
+        await self._broker.wait(self._queue, timeout=self._poll)
+
+    async def _is_empty(self) -> bool:
+        if not self._resting():
+            return False
+        assert isinstance(self._broker, Inspector)
+        try:
+            stats = await self._broker.stats(self._queue)
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
+            await self._trouble.back_off("stats", error)
+            return False
+        self._trouble.over("stats")
+        return stats.live == 0

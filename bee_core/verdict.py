@@ -1,0 +1,48 @@
+"""From how an attempt ended to what the broker is told: `decide`, and all that goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bee_core.attempt import Attempt, note_of
+from bee_core.decide import decide
+from bee_core.disposition import Delete, Reschedule
+from bee_core.handlers import Handlers
+from bee_core.message import ZERO, Counters, Draft, Note, Settlement
+from bee_core.outcome import Interrupted, Outcome, Ruled, Stalled, Succeeded
+from bee_core.strategy import Rules
+
+
+def settlement_for(
+    attempt: Attempt,
+    outcome: Outcome,
+    added: Counters,
+    handlers: Handlers[Any],
+    chance: float,
+) -> Settlement:
+    """How to settle an attempt, whose counters rise by `added`."""
+    lease = attempt.lease
+    counters = lease.counters if added is ZERO else lease.counters + added
+    disposition = decide(attempt.rules, outcome, counters, chance)
+    note: Note | None = None
+    if not isinstance(outcome, Succeeded) or not isinstance(disposition, Delete):
+        note = note_of(outcome)  # or else nothing will be left that could carry it
+    then: tuple[Draft, ...] = ()
+    if isinstance(disposition, Reschedule) or isinstance(outcome, Interrupted):
+        pass  # it is not over, or not its own doing: nothing follows from it
+    elif isinstance(outcome, Succeeded | Ruled):
+        then = attempt.delivery.follow_ups if attempt.delivery is not None else ()
+    elif note is not None:
+        then = handlers.report(lease, counters, note)
+    return Settlement(lease.receipt, disposition, note, added, then)
+
+
+def give_back(attempt: Attempt) -> Settlement:
+    """For a lease that came too late to be started: back to its place, at no cost."""
+    free = Counters(releases=1)
+    return Settlement(attempt.lease.receipt, Reschedule(front=True), counters=free)
+
+
+def is_poisoned(rules: Rules, counters: Counters) -> bool:
+    """Whether a message has taken down more workers than its policy allows."""
+    return not isinstance(decide(rules, Stalled(), counters, 0.0), Reschedule)
