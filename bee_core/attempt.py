@@ -35,7 +35,7 @@ from bee_core.outcome import (
     TimedOut,
     Unknown,
 )
-from bee_core.strategy import Rules
+from bee_core.strategy import Repeat, Rules
 from bee_core.threads import Raised, Threads
 
 DETAIL = 8 * 1024
@@ -153,6 +153,8 @@ def outcome_of_result(result: object) -> Outcome:
     if inspect.iscoroutine(result):
         result.close()
         return Failed(TypeError("the handler returned a coroutine that it did not await"))
+    if isinstance(result, Repeat) or result is Retry or result is Snooze:
+        return Failed(TypeError(f"{result!r} is no answer: raise Retry(...) or Snooze(...)"))
     return Succeeded(result)
 
 

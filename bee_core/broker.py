@@ -14,8 +14,8 @@ The model
     somebody holds it. A lease that runs out makes it ready again; nothing has to notice:
     recovery is part of `lease`. There is no sweeper and no leader.
 
-    An id is unique among the live messages of its queue. A leased message may have one
-    *blocked* successor with the same id. Archived messages are told apart by id and
+    An id is unique among the live messages of its queue, but for one *blocked* successor
+    that a leased message may have. Archived messages are told apart by id and
     incarnation, a number that grows with every fresh creation.
 
 The rules for every verb
@@ -57,7 +57,7 @@ from bee_core.message import (
 
 @runtime_checkable
 class Broker(Protocol):
-    """Seven verbs, each one atomic round trip."""
+    """Six verbs, each one atomic round trip, and `clone` and `aclose`."""
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         """Store drafts, in their order; say for each what was done. All or nothing.

@@ -1,4 +1,4 @@
-"""Where settings come from: arguments, then `BEE_*` variables, then a file, then defaults."""
+"""Where settings come from: arguments, then BEE_URL, then a file, then defaults."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def broker_url(given: str | None = None, *, directory: Path | None = None) -> st
     found = _table(_read(here / "bee.toml"))
     if not found:
         found = _table(_table(_read(here / "pyproject.toml").get("tool")).get("bee"))
+    if unknown := sorted(found.keys() - {"url"}):
+        raise InvalidOption(f"unknown setting: {', '.join(unknown)} (bee knows: url)")
     setting = found.get("url", DEFAULT_URL)
     if not isinstance(setting, str):
         raise InvalidOption(

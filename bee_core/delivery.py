@@ -96,7 +96,7 @@ class Delivery(Generic[J]):
 
     @property
     def redelivered(self) -> bool:
-        """Whether an earlier run may have left effects behind."""
+        """Whether it was delivered before, since it was sent, restored or replaced."""
         return self._lease.counters.deliveries > 1
 
     @property

@@ -3,7 +3,7 @@
     BeeError
     ├── BrokerError             the store said no; `__cause__` holds the driver's own exception
     │   ├── BrokerUnavailable   nothing was done, and it may pass: try again later
-    │   ├── OutcomeUnknown      it may have been done; every verb but `lease` is safe to repeat
+    │   ├── OutcomeUnknown      it may have been done; settle, extend, a send that keeps: repeat it
     │   ├── BrokerFull          the store has no room; leasing and settling still work
     │   ├── BrokerClosed        this broker object was closed, or belongs to another event loop
     │   └── BrokerMisconfigured will not pass by waiting: the message says what to set

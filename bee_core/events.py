@@ -65,7 +65,8 @@ class AttemptLost(msgspec.Struct, frozen=True):
 
     Somebody else has the message, or it was cancelled. `outcome` is how the handler ended, if
     it did before the loss was known. `certain` is false when an answer had been lost on the
-    way: then the settlement may have been applied after all.
+    way, so that the settlement may have been applied after all, and when the lease could not be
+    renewed in time, so that nobody knows who has the message.
     """
 
     queue: str
@@ -146,7 +147,7 @@ def announce(observers: Iterable[Observer], event: Event) -> None:
 
 
 def log_events(event: Event) -> None:
-    """The default observer: what needs attention as a warning, the rest as debug."""
+    """The default observer: trouble as errors and warnings, workers as info, the rest as debug."""
     match event:
         case AttemptStarted(queue=queue, id=id, tag=tag, attempt=attempt):
             log.debug("start %s queue=%s id=%s attempt=%d", tag, queue, id, attempt)

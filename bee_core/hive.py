@@ -263,7 +263,7 @@ async def _all_started(workers: list[Worker[Any]]) -> None:
 
 
 async def _together(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them to their ends. If one fails, the others are stopped and its error is raised."""
+    """All of them to their ends. If one fails, the others are interrupted, and it is raised."""
     tasks = {asyncio.create_task(run, name="bee:run") for run in runs}
     left = set(tasks)
     failed: list[asyncio.Task[None]] = []

@@ -178,7 +178,7 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class State(enum.Enum):
-    """Where a message is. A live message is in exactly one of the first three."""
+    """Where a message is. A live message is in exactly one of the first four."""
 
     READY = "ready"
     """Due, and nobody holds it (or its holder's lease has run out)."""

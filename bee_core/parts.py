@@ -12,12 +12,13 @@ Part: TypeAlias = Callable[[], Coroutine[None, None, None]]
 class Parts:
     """Runs each part in a task; one that is cancelled by somebody else is run in another.
 
-    What fails is started again too, and reported: the owner decides what that means.
+    What fails is reported, and started once more.
     """
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: set[str] = set()
         self._stopping = False
 
     def start(self, name: str, part: Part) -> None:
@@ -32,6 +33,9 @@ class Parts:
             error = None if task.cancelled() else task.exception()
             if error is not None:
                 self._on_failure(name, error)
+                if name in self._failed:  # what it leaves undone, the end of its leases settles
+                    return
+                self._failed.add(name)
             self.start(name, part)
 
         task.add_done_callback(ended)

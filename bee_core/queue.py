@@ -99,7 +99,7 @@ class Queue(Generic[J]):
         id        name it yourself to send it once only, however often you try
         delay     seconds (or timedelta) until it may run; or `at`, an aware datetime
         priority  -9 to 9, higher first
-        policy    what to do with this one job; what is not set comes from class and queue
+        policy    what to do with this one job; what is not set comes from class, queue and hive
         if_taken  what if the id is live: Keep(), Reject() (raises IdTaken) or Update(...)
         """
         draft = self.draft(

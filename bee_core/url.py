@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption
@@ -94,7 +94,9 @@ def redact(url: str) -> str:
     if ":" in user:
         user = f"{user.partition(':')[0]}:***"
     query = "&".join(_hide(pair) for pair in parts.query.split("&"))
-    return urlunsplit(parts._replace(netloc=user + at + host, query=query))
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    rest = parts.path + (f"?{query}" if query else "") + fragment
+    return f"{scheme}://{user}{at}{host}{rest}"
 
 
 def _hide(pair: str) -> str:

@@ -7,9 +7,9 @@ Its parts, all in one event loop but for the heartbeat:
     settler    one batch under way, the next one forming        (settler.py)
     heartbeat  renews leases from a thread of its own           (heartbeat.py)
 
-What an outcome means is decided in `decide.py`, by way of `verdict.py`. No exception of a handler,
-an observer or a broker ends a worker. It touches no signals and sets up no logging: that is for
-the program it lives in.
+What an outcome means is decided in `decide.py`, by way of `verdict.py`. No exception of a handler
+or an observer ends a worker, and of a broker only what waiting cannot mend. A worker touches no
+signals and sets up no logging: that is for the program it lives in.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.delivery import Delivery, Handler
 from bee_core.duration import Duration, seconds
-from bee_core.errors import BeeError, DecodeError, InvalidOption, UnknownJob, WorkerStuck
+from bee_core.errors import (
+    BeeError,
+    BrokerClosed,
+    BrokerMisconfigured,
+    DecodeError,
+    InvalidOption,
+    UnknownJob,
+    WorkerStuck,
+)
 from bee_core.events import Observer, log_events
 from bee_core.fetcher import BATCH, Fetcher
 from bee_core.handlers import Handlers
@@ -172,9 +180,9 @@ class Worker(Generic[J]):
             raise InvalidOption("a worker runs once: make a new one")
         if until_empty and not isinstance(self.broker, Inspector):
             raise InvalidOption("until_empty needs a broker that is an Inspector too")
+        most = math.inf if max_jobs is None else check_whole(max_jobs, "max_jobs", least=0)
         self._begun = True
         self._until_empty = until_empty
-        most = math.inf if max_jobs is None else max_jobs
         main = self._main_task = asyncio.create_task(self._main(most), name="bee:worker")
         cancelled: asyncio.CancelledError | None = None
         while not main.done():
@@ -215,7 +223,7 @@ class Worker(Generic[J]):
             self._main_task.cancel()
 
     async def started(self) -> None:
-        """Return when it has begun to take jobs."""
+        """Return when it takes jobs, or has ended."""
         await self._up.wait()
 
     @property
@@ -244,6 +252,7 @@ class Worker(Generic[J]):
             await self._drain()
             await self._flush()
         finally:
+            self._up.set()
             await uninterrupted(self._close())
         if self._failure is not None:
             raise self._failure
@@ -251,8 +260,8 @@ class Worker(Generic[J]):
     async def _fetch(self, max_jobs: float) -> None:
         try:
             await self._fetcher.run(max_jobs=max_jobs, until_empty=self._until_empty)
-        except BeeError as error:  # the running jobs end as at any stop, then it is raised
-            self._failure = error
+        except (BrokerClosed, BrokerMisconfigured) as error:  # raised when the running jobs ended
+            self._failure = self._failure or error
             self.stop()
 
     async def _close(self) -> None:
@@ -343,8 +352,9 @@ class Worker(Generic[J]):
     # What the parts report.
 
     def _on_part_failed(self, name: str, error: BaseException) -> None:
-        self._failure = BeeError(f"{name} failed: {error!r}")
-        self._failure.__cause__ = error
+        if self._failure is None:
+            self._failure = BeeError(f"{name} failed: {error!r}")
+            self._failure.__cause__ = error
         self.stop(grace=0)
 
     def _on_lost(self, attempts: Sequence[Attempt], how: LostLease) -> None:

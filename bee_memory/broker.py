@@ -20,7 +20,7 @@ from bee_core.broker import Store
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
 from bee_core.duration import seconds
-from bee_core.errors import BrokerFull, IdTaken, InvalidName
+from bee_core.errors import BrokerFull, IdTaken, InvalidName, InvalidOption
 from bee_core.message import (
     ZERO,
     Counters,
@@ -64,7 +64,9 @@ class MemoryBroker(MemoryInspector, Store):
         url.finish()
         broker = cls(max_length=max_length)
         if url.rest:
-            broker._memory = _NAMED.setdefault(url.rest, broker._memory)
+            shared = broker._memory = _NAMED.setdefault(url.rest, broker._memory)
+            if max_length is not None and shared.max_length != max_length:
+                raise InvalidOption(f"memory://{url.rest} exists, with another max_length")
         return broker
 
     def clone(self) -> MemoryBroker:

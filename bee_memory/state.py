@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bee_core.clock import Clock
+from bee_core.clock import Clock, finish
 from bee_core.message import ZERO, Counters, Draft, Note, State, Stored, Update
 
 Place: TypeAlias = tuple[int, float, int]
@@ -150,15 +150,10 @@ class Queue:
         while times > 0 and self.bells:
             bell = self.bells.popleft()
             try:
-                bell.get_loop().call_soon_threadsafe(_set, bell)
+                bell.get_loop().call_soon_threadsafe(finish, bell)
             except RuntimeError:  # its event loop is closed: nobody is there any more
                 continue
             times -= 1
-
-
-def _set(bell: asyncio.Future[None]) -> None:
-    if not bell.done():
-        bell.set_result(None)
 
 
 class Memory:

@@ -32,7 +32,7 @@ class Slow(bee.Job, policy=bee.Policy(timeout=0.4, on_timeout=bee.Repeat(1))):
     """Takes longer than its timeout, twice."""
 
 
-class Poison(bee.Job, policy=bee.Policy(on_stall=bee.Repeat(2))):
+class Poison(bee.Job):
     """Kills the process it runs in."""
 
 
@@ -158,7 +158,7 @@ def show(display: Display, event: Event) -> None:
         case AttemptStarted(id=id):
             display.change(id, "runs", ran=True)
         case AttemptSettled(id=id, outcome=outcome, disposition=disposition):
-            how = snake_case(type(outcome).__name__).replace("_", " ")
+            how = snake_case(type(outcome).__name__).replace("_", " ").replace("ruled", "snoozed")
             match disposition:
                 case bee.Delete():
                     display.change(id, "done")

@@ -256,10 +256,11 @@ def test_files_of_other_tools_are_no_setting() -> None:
     assert "memory://" == broker_url()
 
 
-def test_a_file_without_a_url_leaves_the_default() -> None:
-    write("bee.toml", "concurrency = 5\n")
+def test_a_setting_that_bee_does_not_know_is_an_error_that_names_it() -> None:
+    write("bee.toml", 'ulr = "redis://production"\n')
 
-    assert "memory://" == broker_url()
+    with pytest.raises(bee.InvalidOption, match=r"unknown setting: ulr \(bee knows: url\)"):
+        broker_url()
 
 
 def test_another_directory_may_be_named(tmp_path: Path) -> None:
