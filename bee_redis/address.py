@@ -46,6 +46,8 @@ def links(url: Url, *, deadline: float) -> Links:
         **_no_notifications(),
     }
     parts = url.parts
+    if parts.fragment:  # not shown: it may be a piece of the password
+        raise InvalidOption("a Redis URL has nothing after a # (write it as %23 in a password)")
     if parts.username:
         options["username"] = unquote(parts.username)
     if parts.password is not None:

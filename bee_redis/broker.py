@@ -124,7 +124,8 @@ class RedisBroker(RedisInspector, Store):
         self._fsync = fsync
         self._confirm: tuple[Any, ...] = ()
         if check_whole(replicas, "replicas", least=0) or fsync:
-            patience = int(deadline * 900)
+            # The server looks at its clock ten times a second, and the answer has to come in time.
+            patience = round(1000 * max(deadline / 2, deadline - 0.5))
             self._confirm = (
                 ("WAITAOF", 1, replicas, patience) if fsync else ("WAIT", replicas, patience)
             )

@@ -55,8 +55,6 @@ class ClusterLink:
                 return await node.call(key, *command, deadline=_left(until), asking=asking)
             except BrokerError as error:
                 cause, asking = error.__cause__, False
-                if _left(until) <= 0:
-                    raise
                 if isinstance(cause, redis_errors.AskError):  # for this once, or (MOVED) for good
                     where = (cause.host or where[0], cause.port)
                     asking = not isinstance(cause, redis_errors.MovedError)
@@ -66,7 +64,7 @@ class ClusterLink:
                     # some of the keys are here, some are there: both say so, until all are moved
                     where = await self._holder(slot, until)
                     await asyncio.sleep(_PAUSE)
-                elif isinstance(error, BrokerUnavailable) and not looked:
+                elif isinstance(error, BrokerUnavailable) and not looked and _left(until) > 0:
                     looked = True  # the node may be gone: who has its slots now?
                     await self._look(until)
                     if self._slots.get(slot, where) == where:
@@ -76,6 +74,8 @@ class ClusterLink:
                     raise
                 if hops > _HOPS:
                     await asyncio.sleep(_PAUSE)
+                if _left(until) <= 0:
+                    raise
         raise AssertionError("unreachable")
 
     async def everywhere(self, *command: Any, deadline: float) -> list[Any]:

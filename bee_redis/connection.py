@@ -75,6 +75,8 @@ class PoolLink:
     ) -> Any:
         stage = f"each of the {self._size} connections is in use, see pool_size"
         sent = False
+        if deadline <= 0:
+            raise BrokerUnavailable("no time was left to ask the server")
         try:
             async with asyncio.timeout(deadline), self._free:
                 if self._closed:
@@ -126,6 +128,10 @@ async def _confirmed(connection: Any, command: tuple[Any, ...]) -> Any:
 
 def translate(error: BaseException, *, sent: bool) -> BrokerError:
     """bee's word for an error of the client or the server."""
+    if isinstance(error, redis_errors.ConnectionError) and isinstance(
+        error.__cause__, redis_errors.RedisError
+    ):
+        error = error.__cause__  # a refusal, which the client took for a failure to connect
     text = str(error) or type(error).__name__
     if isinstance(error, _REFUSED):
         return BrokerMisconfigured(f"the server refuses these credentials: {text}")
@@ -140,7 +146,9 @@ def translate(error: BaseException, *, sent: bool) -> BrokerError:
     if text.startswith("WRONGTYPE"):
         return BrokerMisconfigured(text)
     if isinstance(error, redis_errors.ResponseError):
-        return BrokerError(text)
+        if sent:
+            return BrokerError(text)
+        return BrokerMisconfigured(f"the server refuses this connection: {text}")
     if sent:
         return OutcomeUnknown(f"the answer was lost: {text}")
     return BrokerUnavailable(f"cannot reach the server: {text}")

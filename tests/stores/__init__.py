@@ -1,0 +1,1 @@
+"""What each store has to show beyond the contract."""

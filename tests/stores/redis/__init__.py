@@ -1,0 +1,1 @@
+"""The Redis broker in trouble: real servers, real faults."""
