@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Redis URLs: what each part means, what is refused, and what is never shown."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """No script holds up the server, however much there is; and more than one may take works too."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """A broker object: the event loop it belongs to, and the client library under it."""
 
 from __future__ import annotations

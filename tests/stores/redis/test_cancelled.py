@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Cancelled at any await: the next caller gets its own answer, and no message is lost."""
 
 from __future__ import annotations

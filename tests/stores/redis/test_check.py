@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """What is wrong with a server is said when it is first used, and how to mend it."""
 
 from __future__ import annotations

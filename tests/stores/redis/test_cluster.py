@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """A real cluster: slots that move while they are used, nodes that die, and nothing done twice."""
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ async def test_a_queue_is_moved_under_load_and_nothing_is_lost_or_run_twice(
                 await asyncio.sleep(0.1)
                 begin(slot, source, target)
                 await asyncio.sleep(0.05)
-                while move(slot, source, target, 1):  # noqa: ASYNC110
+                while move(slot, source, target, 1):
                     await asyncio.sleep(0.02)
                 await asyncio.sleep(0.05)
                 finish(cluster, slot, target)

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """How sure a send is: the server's word, its disk's, its replicas'. A shortfall may be repeated."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Hands in the data: what was deleted or put there by somebody else.
 
 Nothing loops, no verb fails for other messages, and what is still there is not lost: a message

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Hostile names, ids and bodies: refused before anything is sent, or back byte for byte."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """The names of the queues: known to all, whoever drops, flushes or dies."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Behind Sentinel: a master that dies under load, and another that takes over."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 (assert expected == actual)
 """Waiting: quick to wake, quiet when idle, and never more than a poll lost."""
 
 from __future__ import annotations
