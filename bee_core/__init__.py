@@ -1,4 +1,4 @@
-"""bee: typed jobs on memory, Redis or PostgreSQL. `import bee_core as bee`."""
+"""bee: typed jobs in memory and on Redis. `import bee_core as bee`."""
 
 from bee_core.broker import Broker, Inspector, Store
 from bee_core.codec import Codec, JsonCodec

@@ -10,7 +10,7 @@ import click
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("bee-jobs"), prog_name="bee")
 def main() -> None:
-    """Typed jobs on memory, Redis or PostgreSQL: one contract, nothing lost.
+    """Typed jobs in memory and on Redis: one contract, nothing lost.
 
     \b
     Examples:
