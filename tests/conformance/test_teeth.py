@@ -16,6 +16,12 @@ from .mutants import MUTANTS
 from .runner import failures
 
 
+@pytest.fixture(autouse=True)
+def _no_long_explanations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where CI is set, pytest writes the whole difference of two large bodies, for minutes."""
+    monkeypatch.delenv("CI", raising=False)
+
+
 @pytest.mark.parametrize(
     ("mutant", "likely"), MUTANTS.items(), ids=[kind.__name__ for kind in MUTANTS]
 )

@@ -255,3 +255,27 @@ async def test_a_worker_that_ends_in_an_odd_way_takes_its_handlers_with_it(
         task.cancel()
 
     assert [] == left
+
+
+# BUG: the handlers that such an end cancels are settled as failed, and archived by default.
+async def test_a_worker_that_ends_in_an_odd_way_fails_none_of_its_jobs(
+    bee_clock: ManualClock,
+) -> None:
+    begun: list[str] = []
+
+    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
+        begun.append(delivery.id)
+        await asyncio.Event().wait()
+
+    broker = MemoryBroker(clock=bee_clock)
+    worker = bee.Worker(broker, "jobs", Work, handle, clock=bee_clock, observers=(), policy=FOREVER)
+    await worker.queue.send(Work(), id="a")
+    run = asyncio.create_task(worker.run())
+    await until(lambda: begun)
+    for task in bee_tasks("bee:worker"):
+        task.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    await asyncio.sleep(0.01)
+
+    stats = await broker.stats("jobs")
+    assert (1, {}) == (stats.live, dict(stats.archived))

@@ -224,3 +224,27 @@ async def test_each_job_is_told_to_the_broker_once_when_nothing_fails(
 
     told = Counter(settlement.receipt.id for batch in broker.batches for settlement in batch)
     assert Counter(str(number) for number in range(30)) == told
+
+
+# BUG: a settler that is cancelled and replaced settles once more what its batch had settled.
+async def test_a_settler_that_is_replaced_in_the_middle_of_a_batch_tells_of_each_job_once(
+    bee_clock: ManualClock,
+) -> None:
+    store = Recording(bee_clock)
+    store.refused.add("1")
+    broker = FaultyBroker(store)
+    events: list[bee.Event] = []
+    worker = bee.Worker(broker, "jobs", Work, nothing, clock=bee_clock, observers=(events.append,))
+    await worker.queue.send_many([worker.queue.draft(Work(), id=id) for id in "012"])
+    gates = [broker.gate("settle") for _ in range(5)]  # all, then 0, 1, 1 given back, 2
+    for gate in gates[:4]:
+        gate.open()
+    async with worker.working():
+        await gates[4].reached.wait()
+        for task in asyncio.all_tasks():
+            if task.get_name() == "bee:settler":
+                task.cancel()
+        await bee_clock.advance(5)
+
+    told = kinds(events)
+    assert {"AttemptStarted": 3, "AttemptSettled": 2, "SettlementRefused": 1} == told
