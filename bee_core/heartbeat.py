@@ -45,6 +45,7 @@ class Heartbeat:
         on_trouble: Callable[[str, Exception], None],
         on_recovered: Callable[[str], None],
         on_blocked: Callable[[str], None],
+        on_died: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._queue = queue
@@ -57,6 +58,7 @@ class Heartbeat:
         self._on_trouble = on_trouble
         self._on_recovered = on_recovered
         self._on_blocked = on_blocked
+        self._on_died = on_died
         self._alarm = clock.alarm()
         self._idle = False
         self._stopping = False
@@ -108,6 +110,8 @@ class Heartbeat:
         except Exception as error:  # there is no clone of this broker, or no loop to be had
             self._tell(partial(_fail, up, error))
         finally:
+            if not self._stopping:
+                self._tell(self._on_died)
             self._tell(partial(finish, self._ended))
 
     async def _live(self, up: asyncio.Future[None]) -> None:
@@ -218,7 +222,9 @@ class Heartbeat:
         return min([self._margin, *ends])
 
     def _deserves(self, attempt: Attempt, now: float) -> bool:
-        """A run that is past its own deadline, and past all patience, is not kept alive."""
+        """What is given up is not kept alive: a lease presumed lost, a run past all patience."""
+        if isinstance(attempt.ending, LostLease):
+            return False
         deadline = attempt.delivery.deadline if attempt.delivery is not None else math.inf
         return not attempt.running or now < deadline + self._patience
 

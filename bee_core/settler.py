@@ -54,7 +54,8 @@ class Settler:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._waiting: deque[Ended] = deque()
-        self._under_way: Sequence[Ended] = ()
+        self._under_way: dict[int, Ended] = {}  # by token
+        self._unsure: set[int] = set()
         self._more = asyncio.Event()
         self._done = asyncio.Event()
         self._done.set()
@@ -79,14 +80,15 @@ class Settler:
                 await self._more.wait()
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                self._under_way = batch
+                self._under_way = {ended.settlement.receipt.token: ended for ended in batch}
                 try:
                     await self._settle(batch)
-                except BaseException:
-                    self._waiting.extendleft(reversed(batch))  # for whoever takes over
+                except BaseException:  # what has no answer yet is for whoever takes over
+                    self._unsure |= self._under_way.keys()
+                    self._waiting.extendleft(reversed(self._under_way.values()))
                     raise
                 finally:
-                    self._under_way = ()
+                    self._under_way = {}
 
     async def flush(self) -> None:
         """Return when everything put so far is settled."""
@@ -113,11 +115,21 @@ class Settler:
                 return
             self._trouble.over("settle")
             for ended in batch:
+                sure = self._answered(ended) and certain
                 if ended.settlement.receipt in lost:
-                    self._on_lost(ended, certain)
+                    self._on_lost(ended, sure)
                 else:
                     self._on_settled(ended)
             return
+
+    def _answered(self, ended: Ended) -> bool:
+        """Whether this is the first that was asked about it."""
+        token = ended.settlement.receipt.token
+        self._under_way.pop(token, None)
+        if not self._unsure or token not in self._unsure:
+            return True
+        self._unsure.discard(token)
+        return False
 
     async def _give_back(self, ended: Ended, error: BaseException) -> None:
         """The broker refuses this settlement: return the message plainly, or let its lease end."""
@@ -131,6 +143,7 @@ class Settler:
                 raise
             error.add_note(f"giving the message back failed too: {worse!r}")
         shown = error if isinstance(error, Exception) else BrokerError(repr(error))
+        self._answered(ended)
         self._on_refused(ended, shown)
 
     async def _send(self, batch: Sequence[Ended]) -> AbstractSet[Receipt]:

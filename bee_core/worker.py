@@ -115,7 +115,7 @@ class Worker(Generic[J]):
 
         self._held: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
         self._most_held = self.concurrency + max(self.concurrency, BATCH)
-        self._begun = self._stopping = self._killed = self._until_empty = False
+        self._begun = self._stopping = self._killed = self._closed = self._until_empty = False
         self._stop_at = math.inf
         self._settled = 0
         self._failure: BeeError | None = None
@@ -169,6 +169,7 @@ class Worker(Generic[J]):
             on_trouble=report.trouble,
             on_recovered=report.recovered,
             on_blocked=self._on_blocked,
+            on_died=lambda: self._on_part_failed("bee:heartbeat", RuntimeError("it ended")),
         )
 
     async def run(self, *, until_empty: bool = False, max_jobs: int | None = None) -> None:
@@ -265,6 +266,7 @@ class Worker(Generic[J]):
             self.stop()
 
     async def _close(self) -> None:
+        self._closed = True
         self._slots.kill()  # nothing runs any more, unless this end is a sudden one
         await self._heartbeat.stop()
         await self._parts.stop()
@@ -320,8 +322,8 @@ class Worker(Generic[J]):
 
     def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A handler has ended, or no longer counts. Why it was told to stop outranks how it did."""
-        if self._killed:
-            return
+        if self._killed or self._closed:
+            return  # as in a crash: its lease runs out by itself
         self._fetcher.made_room()
         if self._stopping or not self._slots.running:
             self._bell.ring()

@@ -257,7 +257,6 @@ async def test_a_worker_that_ends_in_an_odd_way_takes_its_handlers_with_it(
     assert [] == left
 
 
-# BUG: the handlers that such an end cancels are settled as failed, and archived by default.
 async def test_a_worker_that_ends_in_an_odd_way_fails_none_of_its_jobs(
     bee_clock: ManualClock,
 ) -> None:

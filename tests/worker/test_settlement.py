@@ -226,7 +226,6 @@ async def test_each_job_is_told_to_the_broker_once_when_nothing_fails(
     assert Counter(str(number) for number in range(30)) == told
 
 
-# BUG: a settler that is cancelled and replaced settles once more what its batch had settled.
 async def test_a_settler_that_is_replaced_in_the_middle_of_a_batch_tells_of_each_job_once(
     bee_clock: ManualClock,
 ) -> None:
