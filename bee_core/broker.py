@@ -86,7 +86,7 @@ class Broker(Protocol):
         Order: priority (higher first), then the time due, then sequence. So messages of one
         priority that were sent without a delay come first in, first out.
 
-        Each gets a token no message of this store has had before, and one more delivery. One
+        Each gets a token no message of this queue has had before, and one more delivery. One
         whose former lease ran out is taken over here: it counts a stall, keeps its place in
         the order, and if it has a successor that is first merged into it (see `settle`), which
         may make it due later. Until then the old receipt is still good.

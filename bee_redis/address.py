@@ -22,6 +22,16 @@ from bee_redis.cluster import Address, ClusterLink
 from bee_redis.connection import Link, PoolLink
 from bee_redis.sentinel import SentinelLink
 
+SCHEMES = (
+    "redis",
+    "rediss",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
+
 
 class Links(NamedTuple):
     """How to make a link with that many connections, in the event loop that will use it."""
@@ -33,6 +43,8 @@ class Links(NamedTuple):
 
 def links(url: Url, *, deadline: float) -> Links:
     """Read everything that a Redis URL says about where the server is and how to talk to it."""
+    if url.scheme not in SCHEMES:
+        raise InvalidOption(f"{url.scheme}:// is no Redis URL; there are {', '.join(SCHEMES)}")
     protocol = url.integer("protocol", least=2) or 2
     if protocol > 3:
         raise InvalidOption("URL parameter protocol must be 2 or 3")
@@ -90,7 +102,9 @@ def _unix(url: Url, options: dict[str, Any]) -> Links:
 
 
 def _single(url: Url, options: dict[str, Any]) -> Links:
-    host, port = _host(url.parts.netloc.rpartition("@")[2])
+    (host, port), *more = _hosts(url)
+    if more:
+        raise InvalidOption("several hosts: use redis+cluster:// or redis+sentinel://")
     options |= {"host": host, "port": port, "db": _database(url, url.parts.path)}
     return Links(lambda size: _pool(size, options), False, _shown([(host, port)]))
 

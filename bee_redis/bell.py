@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
-from bee_core.errors import BrokerClosed
+from bee_core.errors import BrokerClosed, BrokerError
 from bee_redis.connection import Link
 
 _BLOCK = 10.0
@@ -62,9 +63,10 @@ class Bell:
             while self._waiters or self._owed:
                 if self._owed:
                     self._owed -= 1
-                    await self._link.call(
-                        self._key, b"RPUSH", self._key, b"1", deadline=self._deadline
-                    )
+                    with suppress(BrokerError):  # what it costs is a poll
+                        await self._link.call(
+                            self._key, b"RPUSH", self._key, b"1", deadline=self._deadline
+                        )
                     continue
                 deadline = _BLOCK + self._deadline
                 woken = await self._link.call(

@@ -47,11 +47,14 @@ class Session:
         self._closed = False
 
     async def aclose(self) -> None:
+        elsewhere = self._loop not in (None, asyncio.get_running_loop())
+        if elsewhere and self._loop is not None and not self._loop.is_closed():
+            raise BrokerClosed("this RedisBroker belongs to another event loop: close it there")
         self._closed = True
         opened, self._link, self._waiting = (self._link, self._waiting), None, None
         bells, self._bells = self._bells, {}
-        if self._loop not in (None, asyncio.get_running_loop()):
-            return  # its connections ended with the event loop that they belong to
+        if elsewhere:
+            return  # its connections have ended with the event loop that they belonged to
         try:
             for bell in bells.values():
                 await bell.aclose()
@@ -105,9 +108,10 @@ class Session:
         """Which keys hold what is not bee's."""
         found = []
         for key, kind in kinds.items():
-            actual = (await link.call(key, b"TYPE", key, deadline=self._deadline)).decode()
-            if actual not in (kind, "none"):
-                found.append(f"{key.decode()} is a {actual}, not a {kind}")
+            with suppress(BrokerError):  # it is only to be named
+                actual = (await link.call(key, b"TYPE", key, deadline=self._deadline)).decode()
+                if actual not in (kind, "none"):
+                    found.append(f"{key.decode()} is a {actual}, not a {kind}")
         return f"foreign data, left as it is: {', '.join(found)} (move it, or set another prefix)"
 
     # The registry: which queues there are.

@@ -19,7 +19,7 @@ def valkey() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def redis7() -> Iterator[RedisServer]:
+def redis7_binary() -> str:
     """The system's own Redis. CI has to have it; elsewhere the tests do without."""
     binary = redis_binary()
     if binary is None:
@@ -27,7 +27,13 @@ def redis7() -> Iterator[RedisServer]:
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    server = RedisServer(binary)
+    return binary
+
+
+@pytest.fixture(scope="session")
+def redis7(redis7_binary: str) -> Iterator[RedisServer]:
+    """A Redis server of the system's own."""
+    server = RedisServer(redis7_binary)
     yield server
     server.stop()
 

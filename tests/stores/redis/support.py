@@ -130,6 +130,11 @@ async def outcome(call: Awaitable[object]) -> object:
         return error
 
 
+def waiting_at(server: RedisServer) -> int:
+    """How many connections wait for a wake-up."""
+    return int(server.ask("INFO", "clients")["blocked_clients"])
+
+
 def calls(server: RedisServer, *commands: str) -> Mapping[str, int]:
     """How often clients (or scripts) have sent each command since the server started."""
     stats = server.ask("INFO", "commandstats")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from bee_core import connect
 from bee_core.errors import BrokerUnavailable, InvalidInput, InvalidOption
 from bee_core.url import Url
 from bee_redis import RedisBroker
-from bee_redis.address import Links, links
+from bee_redis.address import SCHEMES, Links, links
 from bee_redis.cluster import ClusterLink
 from bee_redis.connection import PoolLink
 from bee_redis.sentinel import SentinelLink
@@ -162,11 +163,24 @@ async def test_sentinels_have_a_password_of_their_own() -> None:
         ("redis+sentinel://a/m/x", "database"),
         ("redis://[::1", "URL"),
         ("redis://h#x", "#"),
+        ("redis://a,b", "redis\\+cluster"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_named(url: str, word: str) -> None:
     with pytest.raises(InvalidOption, match=word):
         connect(url)
+
+
+@pytest.mark.parametrize("url", ["", "localhost", "http://h", "memory://", "redis+tls://h"])
+def test_what_is_no_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(InvalidOption, match="no Redis URL"):
+        RedisBroker(url)
+
+
+def test_every_scheme_that_is_registered_is_known_here() -> None:
+    registered = entry_points(group="bee.brokers")
+
+    assert set(SCHEMES) == {one.name for one in registered if one.value.startswith("bee_redis:")}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bee_core.message import Draft, Receipt, Sent, Settlement, State
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 
-from .support import QUEUE, becomes, brokers, drained, ids, lease, lease_one, send
+from .support import QUEUE, becomes, brokers, drained, ids, lease, lease_one, send, waiting_at
 
 Call = Callable[[RedisBroker], Awaitable[object]]
 
@@ -121,9 +121,9 @@ async def test_cancelled_waits_lose_neither_message_nor_wake_up(server: RedisSer
         for turns in range(40):
             await lease(first)
             waiting = asyncio.create_task(first.wait(QUEUE, timeout=60))
-            await becomes(lambda: blocked(server) == 1, "the first does not wait")
+            await becomes(lambda: waiting_at(server) == 1, "the first does not wait")
             other = asyncio.create_task(second.wait(QUEUE, timeout=60))
-            await becomes(lambda: blocked(server) == 2, "the second does not wait")
+            await becomes(lambda: waiting_at(server) == 2, "the second does not wait")
 
             await send(sender, f"m{turns}")
             for _ in range(turns % 20):
@@ -141,7 +141,3 @@ async def test_cancelled_waits_lose_neither_message_nor_wake_up(server: RedisSer
             for broker in (first, second):
                 for bell in broker._bells.values():
                     await bell.aclose()
-
-
-def blocked(server: RedisServer) -> int:
-    return int(server.ask("INFO", "clients")["blocked_clients"])

@@ -10,7 +10,7 @@ from bee_core import connect
 from bee_core.broker import Store
 from bee_core.errors import BrokerMisconfigured, IdTaken, OutcomeUnknown
 from bee_core.message import Draft, Reject, Sent
-from tests.servers import RedisServer, free_port, redis_binary, valkey_binary
+from tests.servers import RedisServer, free_port, valkey_binary
 
 from .support import QUEUE, becomes, drained, ids, lease, send
 
@@ -94,9 +94,10 @@ async def test_a_file_that_is_switched_off_later_makes_the_outcome_unknown(
         assert [Sent.KEPT] == await send(broker, "b")
 
 
-@pytest.mark.skipif(redis_binary() is None, reason="no redis-server: apt-get install redis-server")
-async def test_redis_before_7_2_cannot_confirm_and_says_so_before_anything_is_stored() -> None:
-    server = RedisServer(redis_binary() or "", "--appendonly", "yes")
+async def test_redis_before_7_2_cannot_confirm_and_says_so_before_anything_is_stored(
+    redis7_binary: str,
+) -> None:
+    server = RedisServer(redis7_binary, "--appendonly", "yes")
     try:
         if tuple(map(int, server.ask("INFO")["redis_version"].split(".")[:2])) >= (7, 2):
             pytest.skip("this redis-server knows WAITAOF")

@@ -31,6 +31,7 @@ from .support import (
     outcome,
     send,
     settle,
+    waiting_at,
 )
 
 
@@ -43,6 +44,7 @@ def sentinels() -> Iterator[RedisSentinels]:
 
 @pytest.fixture
 def fragile() -> Iterator[RedisSentinels]:
+    """Some that will lose their master."""
     servers = RedisSentinels(valkey_binary())
     yield servers
     servers.stop()
@@ -107,18 +109,18 @@ async def test_a_master_that_nobody_knows_is_named(sentinels: RedisSentinels) ->
             await send(broker, "a")
 
 
-async def test_a_master_that_is_demoted_is_left(fragile: RedisSentinels) -> None:
+async def test_a_master_that_is_demoted_is_left(sentinels: RedisSentinels) -> None:
     """A planned failover: the old master lives on, and refuses to be written to."""
-    async with RedisBroker(fragile.url, deadline=2) as broker:
+    async with RedisBroker(sentinels.url, deadline=2) as broker:
         await send(broker, "a", "b")
         held = await lease_one(broker)
-        waiting = asyncio.create_task(outcome(broker.wait(QUEUE + "2", timeout=60)))
-        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(outcome(broker.wait("other", timeout=60)))
+        await becomes(lambda: waiting_at(sentinels.master) == 1, "it does not wait")
 
-        fragile.sentinels[0].ask("SENTINEL", "FAILOVER", fragile.name)
-        await becomes(lambda: role(fragile) == b"master", "there was no failover", 30)
+        sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", sentinels.name)
+        await becomes(lambda: role(sentinels) == b"master", "there was no failover", 30)
         # The sentinels do this too, but take ten seconds over it.
-        fragile.master.ask("REPLICAOF", "127.0.0.1", fragile.replica.port)
+        sentinels.master.ask("REPLICAOF", "127.0.0.1", sentinels.replica.port)
 
         assert isinstance(await asyncio.wait_for(waiting, 20), PASSING)
         assert set() == await again(lambda: settle(broker, [held]), 30)

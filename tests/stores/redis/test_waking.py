@@ -18,15 +18,24 @@ from bee_redis.records import draft_arguments
 from bee_redis.scripts import SCRIPTS
 from tests.servers import RedisServer
 
-from .support import QUEUE, again, at_most, becomes, brokers, calls, ids, key, lease, send, settle
+from .support import (
+    QUEUE,
+    again,
+    at_most,
+    becomes,
+    brokers,
+    calls,
+    ids,
+    key,
+    lease,
+    send,
+    settle,
+    waiting_at,
+)
 
 
 class Work(bee.Job):
     number: int = 0
-
-
-def blocked(server: RedisServer) -> int:
-    return int(server.ask("INFO", "clients")["blocked_clients"])
 
 
 @asynccontextmanager
@@ -43,7 +52,7 @@ async def workers(
         for broker in made:
             worker = bee.Worker(broker, QUEUE, Work, handle, poll=poll, observers=())
             await stack.enter_async_context(worker.working())
-        await becomes(lambda: blocked(server) == number, "not every worker waits")
+        await becomes(lambda: waiting_at(server) == number, "not every worker waits")
         yield made
 
 
@@ -68,13 +77,13 @@ async def test_one_message_wakes_one_worker_of_eight(server: RedisServer) -> Non
         queue = bee.Queue(sender, QUEUE, Work)
         await queue.send(Work(0))
         await becomes(lambda: done == [0], "nobody was woken")
-        await becomes(lambda: blocked(server) == 8, "not every worker waits again")
+        await becomes(lambda: waiting_at(server) == 8, "not every worker waits again")
 
         for number in range(1, 6):
             before = calls(server, "evalsha")["evalsha"]
             await queue.send(Work(number))
             await becomes(lambda: len(done) == number + 1, "nobody was woken")  # noqa: B023
-            await becomes(lambda: blocked(server) == 8, "not every worker waits again")
+            await becomes(lambda: waiting_at(server) == 8, "not every worker waits again")
 
             # The send, the lease of who was woken, the settlement, and another look after it.
             assert calls(server, "evalsha")["evalsha"] - before <= 4
@@ -93,7 +102,7 @@ async def test_an_idle_worker_is_woken_at_once(server: RedisServer) -> None:
 async def test_as_many_messages_as_workers_wake_them_all(server: RedisServer) -> None:
     async with brokers(server.url, 9) as (sender, *others):
         waiting = [asyncio.create_task(other.wait(QUEUE, timeout=60)) for other in others]
-        await becomes(lambda: blocked(server) == 8, "not everybody waits")
+        await becomes(lambda: waiting_at(server) == 8, "not everybody waits")
 
         await send(sender, *map(str, range(8)))
 
@@ -132,9 +141,9 @@ async def test_who_has_stopped_waiting_takes_no_wake_up_from_others(server: Redi
     """The first one's connection goes on waiting for a while, and is served first."""
     async with brokers(server.url, 3) as (busy, idle, sender):
         await busy.wait(QUEUE, timeout=0.01)
-        await becomes(lambda: blocked(server) == 1, "the first does not listen")
+        await becomes(lambda: waiting_at(server) == 1, "the first does not listen")
         waiting = asyncio.create_task(idle.wait(QUEUE, timeout=60))
-        await becomes(lambda: blocked(server) == 2, "the second does not wait")
+        await becomes(lambda: waiting_at(server) == 2, "the second does not wait")
 
         await send(sender, "a")
 
@@ -147,12 +156,26 @@ async def test_a_wake_up_that_nobody_wanted_is_there_for_who_comes_later(
 ) -> None:
     async with brokers(server.url, 2) as (broker, sender):
         await broker.wait(QUEUE, timeout=0.01)
-        await becomes(lambda: blocked(server) == 1, "it does not listen")
+        await becomes(lambda: waiting_at(server) == 1, "it does not listen")
         await send(sender, "a")
         await becomes(lambda: server.ask("LLEN", key("bell")) == 1, "it was not given back")
 
         with at_most(5):
             await broker.wait(QUEUE, timeout=60)
+
+
+async def test_a_wake_up_that_cannot_be_given_back_is_no_trouble(own: RedisServer) -> None:
+    async with RedisBroker(own.url) as broker:
+        await broker.wait(QUEUE, timeout=0.01)
+        await becomes(lambda: waiting_at(own) == 1, "it does not listen")
+        own.ask("CONFIG", "SET", "maxmemory", 1)
+        own.ask("EVAL", "#!lua flags=allow-oom\nredis.call('RPUSH', KEYS[1], 1)", 1, key("bell"))
+        reader = broker._bells[QUEUE]._reader
+        assert reader is not None
+        await asyncio.wait_for(reader, 10)  # it has tried to give the wake-up back
+
+        await broker.wait(QUEUE, timeout=0.05)
+        await becomes(lambda: waiting_at(own) == 1, "it does not listen any more")
 
 
 async def test_wake_ups_do_not_pile_up(server: RedisServer, broker: RedisBroker) -> None:
@@ -173,7 +196,7 @@ async def test_more_queues_than_can_be_listened_to_are_polled(
 ) -> None:
     monkeypatch.setattr(session, "_BELLS", 3)
     waiting = [asyncio.create_task(broker.wait(f"q{n}", timeout=60)) for n in range(3)]
-    await becomes(lambda: blocked(server) == 3, "they do not wait")
+    await becomes(lambda: waiting_at(server) == 3, "they do not wait")
 
     with at_most(5):
         await broker.wait("q3", timeout=0.05)
@@ -190,7 +213,7 @@ async def test_a_wait_notices_that_the_server_is_gone_and_that_it_is_back(own: R
 
 async def gone_and_back(server: RedisServer, broker: RedisBroker) -> None:
     waiting = asyncio.create_task(broker.wait(QUEUE, timeout=60))
-    await becomes(lambda: blocked(server) == 1, "it does not wait")
+    await becomes(lambda: waiting_at(server) == 1, "it does not wait")
     server.kill()
 
     with pytest.raises(bee.BrokerError):
@@ -207,10 +230,10 @@ async def gone_and_back(server: RedisServer, broker: RedisBroker) -> None:
 async def test_who_waits_when_a_broker_is_closed_is_sent_away(server: RedisServer) -> None:
     broker = RedisBroker(server.url)
     waiting = [asyncio.create_task(broker.wait(QUEUE, timeout=60)) for _ in range(3)]
-    await becomes(lambda: blocked(server) == 1, "they do not wait")
+    await becomes(lambda: waiting_at(server) == 1, "they do not wait")
 
     await broker.aclose()
 
     ends = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
     assert [BrokerClosed] * 3 == [type(end) for end in ends]
-    await becomes(lambda: blocked(server) == 0, "its connection is still there")
+    await becomes(lambda: waiting_at(server) == 0, "its connection is still there")
