@@ -43,7 +43,7 @@ async def test_ten_thousand_leases_that_run_out_at_once(
         assert 1000 == len(await lease(patient, 1000))
     run_out(server)
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         came = []
         while leases := await lease(patient, 100):
             assert {1} == {held.counters.stalls for held in leases}
@@ -59,7 +59,7 @@ async def test_ten_thousand_messages_that_fall_due_at_once(
     wanted = await fill(patient, 10_000, delay=0.5)
     await asyncio.sleep(0.55)  # by the server's clock
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         assert 10_000 == (await patient.stats(QUEUE)).ready
         assert wanted == sorted(await drained(patient, patience=60))
 
@@ -100,7 +100,7 @@ async def test_every_verb_with_more_than_a_script_may_take(
     assert wanted == ids(held)
     strangers = [Receipt(f"x{n}", 1) for n in range(1500)]
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         receipts = [one.receipt for one in held]
         lost = await patient.extend(QUEUE, strangers + receipts, duration=60)
         assert set(strangers) == lost
@@ -155,7 +155,7 @@ async def test_one_id_that_lives_and_is_archived_very_often(
         await send(patient, "a")
         await settle(patient, await lease(patient), Archive())
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         assert 100 == await patient.prune(QUEUE, limit=100)
         assert set() == await patient.restore(QUEUE, ["a"])
         assert 199 == sum((await patient.stats(QUEUE)).archived.values())
@@ -168,11 +168,11 @@ async def test_purging_and_dropping_much(server: RedisServer, patient: RedisBrok
     await fill(patient, 20_000)
     await patient.send(QUEUE, [Draft(f"late {n}", b"", delay=60) for n in range(1000)])
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         assert 21_000 == await patient.purge(QUEUE)
         assert [] == await lease(patient)
 
     await fill(patient, 20_000)
-    with no_long_scripts(server):
+    with no_long_scripts(server, patient):
         await patient.drop(QUEUE)
     assert [] == [name for name in server.ask("KEYS", "bee:*") if b"{q}" in name]

@@ -255,7 +255,7 @@ async def test_many_records_deleted_at_once_do_not_hold_up_the_server(
     server.ask("DEL", key("msg"))
     await send(broker, "last", priority=-9)
 
-    with no_long_scripts(server):
+    with no_long_scripts(server, broker):
         assert ["last"] == await drained(broker)
 
 

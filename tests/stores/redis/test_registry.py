@@ -52,15 +52,14 @@ async def test_a_server_that_forgot_everything_is_taken_as_it_is(server: RedisSe
         assert [] == list(await broker.queues())
 
 
-async def test_a_queue_is_listed_before_anything_is_in_it(
-    server: RedisServer, broker: RedisBroker
-) -> None:
+async def test_a_queue_is_listed_before_anything_is_in_it(own: RedisServer) -> None:
     """Else it would be unknown if its sender died in between."""
-    server.ask("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    own.ask("CONFIG", "SET", "slowlog-log-slower-than", 0)
 
-    await send(broker, "a")
+    async with RedisBroker(own.url) as broker:
+        await send(broker, "a")
 
-    log = [entry[3][0] for entry in reversed(server.ask("SLOWLOG", "GET", 100))]
+    log = [entry[3][0] for entry in reversed(own.ask("SLOWLOG", "GET", 100))]
     assert log.index(b"SADD") < log.index(b"EVALSHA")
 
 
