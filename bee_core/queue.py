@@ -19,6 +19,7 @@ from bee_core.codec import Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
+    BrokerUnavailable,
     DecodeError,
     InvalidOption,
     InvalidPayload,
@@ -194,11 +195,17 @@ class Queue(Generic[J]):
 
     async def _send(self, drafts: list[Draft]) -> list[Ticket]:
         broker = self.broker
+        unknown: OutcomeUnknown | None = None
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
                 sent = await broker.send(self.name, drafts)
                 break
+            except BrokerUnavailable:
+                if unknown is not None:  # this one did nothing, but an earlier one may have
+                    raise unknown from None
+                raise
             except OutcomeUnknown as error:
+                unknown = error
                 # The ids are fixed, so a draft that keeps what is there may be sent again; one that
                 # rejects or updates would meet itself.
                 if last or not all(isinstance(draft.if_taken, Keep) for draft in drafts):

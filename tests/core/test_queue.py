@@ -11,6 +11,7 @@ import pytest
 
 import bee_core as bee
 from bee_core.message import Draft, Sent, State, Stored
+from bee_core.testing import FaultyBroker
 from bee_memory import MemoryBroker
 from tests.core.support import Jobs, RecordingBroker, Resize, SendEmail
 
@@ -451,3 +452,14 @@ async def test_a_broker_may_be_given_as_a_function_that_is_called_when_it_is_nee
     await queue.send(email, id="a")
 
     assert [1] == [await messages(broker) for broker in brokers]
+
+
+async def test_a_send_that_may_be_stored_is_never_said_to_have_done_nothing() -> None:
+    broker = FaultyBroker(MemoryBroker())
+    broker.lose_answer("send")
+    broker.fail("send", bee.BrokerUnavailable("away"))
+
+    with pytest.raises(bee.OutcomeUnknown):
+        await queue_on(broker).send(email, id="a")
+
+    assert None is not await broker.inner.get(queue_on(broker).name, "a")
