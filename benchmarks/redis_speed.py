@@ -1,10 +1,11 @@
 """How fast is bee on Redis, and how far from the limit?
 
-Starts a Valkey server of its own (or takes --url) and measures, in one run, the same work by bee
+Starts Valkey servers of its own and measures, in one run, the same work by bee
 and by a raw loop: the same client, the same scripts, batches of 100, one task with a deadline per
-job, and no library around it. Ratios are what to look at; rates belong to the machine.
+job, and no library around it. Ratios are what to look at; rates belong to the machine. The allocator matters: the Valkey of the
+wheel is built on libc's malloc, which pays for a large heap; name another server with --server.
 
-    python -m benchmarks.redis_speed [--jobs 20000] [--backlog 500000] [--delayed 100000]
+    python -m benchmarks.redis_speed [--server redis-server] [--backlog 500000] [--delayed 100000]
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import gc
 import platform
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -120,39 +122,52 @@ async def compare(broker: RedisBroker, jobs: int, rounds: int) -> None:
         print(f"{verb:<6} bee {ours:8,.0f}/s   raw {limit:8,.0f}/s   {ours / limit:4.0%}")
 
 
-async def backlog(broker: RedisBroker, jobs: int, large: int, rounds: int) -> None:
-    """Draining in front of a short and of a long queue."""
-    short, long = [], []
-    await broker.drop(QUEUE)
-    await bee_send(broker, large)
-    for _ in range(rounds):
-        await bee_send(broker, jobs)
-        long.append(await rate(jobs, lambda: bee_drain(broker, jobs)))
-    await broker.drop(QUEUE)
-    await bee_send(broker, 1_000)
-    for _ in range(rounds):
-        await bee_send(broker, jobs)
-        short.append(await rate(jobs, lambda: bee_drain(broker, jobs)))
-    a, b = statistics.median(long), statistics.median(short)
-    print(f"drain  backlog {large:,}: {a:8,.0f}/s   1,000: {b:8,.0f}/s   {a / b:4.0%}")
+async def server_info(broker: RedisBroker) -> dict[str, str]:
+    """What the server says of itself."""
+    link = await broker._open()
+    [info] = await link.everywhere("INFO", "everything", deadline=5.0)
+    return dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
 
 
-async def delayed(broker: RedisBroker, jobs: int, waiting: int, rounds: int) -> None:
-    """Draining with and without many delayed messages."""
-    without, with_them = [], []
-    await broker.drop(QUEUE)
-    for _ in range(rounds):
-        await bee_send(broker, jobs)
-        without.append(await rate(jobs, lambda: bee_drain(broker, jobs)))
-    queue = bee.Queue(broker, QUEUE, Noop)
-    for start in range(0, waiting, 500):
-        await queue.send_many([queue.draft(Noop(n), delay=86_400) for n in range(500)])
-        del start
-    for _ in range(rounds):
-        await bee_send(broker, jobs)
-        with_them.append(await rate(jobs, lambda: bee_drain(broker, jobs)))
-    a, b = statistics.median(with_them), statistics.median(without)
-    print(f"drain  {waiting:,} delayed: {a:8,.0f}/s   none: {b:8,.0f}/s   {a / b:4.0%}")
+async def server_time(broker: RedisBroker) -> float:
+    """Seconds of processor time that the server has used."""
+    info = await server_info(broker)
+    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+
+async def in_turns(
+    what: str, crowded: RedisBroker, bare: RedisBroker, jobs: int, rounds: int
+) -> None:
+    """Draining the same jobs with a lot of other messages around and with few, in turns."""
+    rates: dict[RedisBroker, list[float]] = {crowded: [], bare: []}
+    costs: dict[RedisBroker, list[float]] = {crowded: [], bare: []}
+    for number in range(2 * rounds):
+        for broker in (crowded, bare) if number % 2 else (bare, crowded):
+            await bee_send(broker, jobs)
+            before = await server_time(broker)
+            rates[broker].append(await rate(jobs, partial(bee_drain, broker, jobs)))
+            costs[broker].append(1e6 * (await server_time(broker) - before) / jobs)
+    a, b = statistics.median(rates[crowded]), statistics.median(rates[bare])
+    print(f"drain  {what}: {a:8,.0f}/s   without: {b:8,.0f}/s   {a / b:4.0%}")
+    a, b = statistics.median(costs[crowded]), statistics.median(costs[bare])
+    print(f"       server's processor time a job: {a:.1f} µs   without: {b:.1f} µs")
+
+
+async def backlog(one: RedisBroker, two: RedisBroker, options: argparse.Namespace) -> None:
+    """Draining in front of a long and of a short queue."""
+    await bee_send(one, options.backlog)
+    await bee_send(two, 1_000)
+    what = f"in front of {options.backlog:,} instead of 1,000"
+    await in_turns(what, one, two, options.jobs, options.rounds)
+
+
+async def delayed(one: RedisBroker, two: RedisBroker, options: argparse.Namespace) -> None:
+    """Draining with many delayed messages and with none."""
+    queue = bee.Queue(one, QUEUE, Noop)
+    later = (queue.draft(Noop(number), delay=86_400) for number in range(options.delayed))
+    await queue.send_many(later)
+    what = f"with {options.delayed:,} delayed"
+    await in_turns(what, one, two, options.jobs, options.rounds)
 
 
 async def pick_up(broker: RedisBroker, times: int) -> None:
@@ -178,30 +193,35 @@ async def pick_up(broker: RedisBroker, times: int) -> None:
     )
 
 
-async def run(url: str, options: argparse.Namespace) -> None:
-    async with RedisBroker(url) as broker:
-        await compare(broker, options.jobs, options.rounds)
-        await backlog(broker, options.jobs, options.backlog, options.rounds)
-        await delayed(broker, options.jobs, options.delayed, options.rounds)
-        await pick_up(broker, 200)
-        await broker.drop(QUEUE)
+async def run(urls: Sequence[str], options: argparse.Namespace) -> None:
+    one, two = (RedisBroker(url) for url in urls)
+    async with one, two:
+        info = await server_info(one)
+        version = info.get("valkey_version") or info["redis_version"]
+        print(f"server {version} with {info['mem_allocator']}, Python {platform.python_version()},")
+        print(f"{options.jobs:,} no-op jobs, one worker process")
+        await compare(one, options.jobs, options.rounds)
+        for measure in (backlog, delayed):
+            await one.drop(QUEUE)
+            await two.drop(QUEUE)
+            await measure(one, two, options)
+        await pick_up(one, 200)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--url")
+    parser.add_argument("--server", default=valkey_binary(), help="a redis-server or valkey-server")
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--backlog", type=int, default=500_000)
     parser.add_argument("--delayed", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    server = None if options.url else RedisServer(valkey_binary())
+    # Two servers, so that the same work can be measured with and without something, in turns.
+    servers = [RedisServer(options.server), RedisServer(options.server)]
     try:
-        url = options.url or (server.url if server is not None else "")
-        print(f"Python {platform.python_version()}, {options.jobs} no-op jobs, one worker process")
-        asyncio.run(run(url, options))
+        asyncio.run(run([server.url for server in servers], options))
     finally:
-        if server is not None:
+        for server in servers:
             server.stop()
 
 
