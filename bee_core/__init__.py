@@ -23,6 +23,8 @@ from bee_core.errors import (
     OutcomeUnknown,
     PayloadTooLarge,
     PermanentError,
+    SchemaMismatch,
+    SchemaMissing,
     UnknownJob,
     UnknownScheme,
     WorkerStuck,
@@ -45,11 +47,12 @@ from bee_core.message import (
     Settlement,
     State,
     Stored,
+    Ticket,
     Update,
     new_id,
 )
 from bee_core.outcome import Outcome, Retry, Snooze
-from bee_core.queue import Queue, Ticket
+from bee_core.queue import Queue
 from bee_core.registry import connect
 from bee_core.strategy import (
     ArchiveStrategy,
@@ -116,6 +119,8 @@ __all__ = [
     "Reschedule",
     "Retry",
     "Rules",
+    "SchemaMismatch",
+    "SchemaMissing",
     "Sent",
     "Settlement",
     "Snooze",

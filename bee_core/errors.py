@@ -7,6 +7,8 @@
     │   ├── BrokerFull          the store has no room; leasing and settling still work
     │   ├── BrokerClosed        this broker object was closed, or belongs to another event loop
     │   └── BrokerMisconfigured will not pass by waiting: the message says what to set
+    │       ├── SchemaMissing   the database has no tables of bee's; the message says what to run
+    │       └── SchemaMismatch  the tables are of another version of bee
     ├── InvalidInput            an argument that cannot be used (also a ValueError)
     │   ├── InvalidName         a queue name or a job id
     │   ├── InvalidOption       a duration, a limit, a priority, a strategy
@@ -56,6 +58,14 @@ class BrokerClosed(BrokerError):
 
 class BrokerMisconfigured(BrokerError):
     """The store is set up in a way that bee cannot work with."""
+
+
+class SchemaMissing(BrokerMisconfigured):
+    """The database holds no schema of bee's."""
+
+
+class SchemaMismatch(BrokerMisconfigured):
+    """The schema in the database is of another version of bee."""
 
 
 class InvalidInput(BeeError, ValueError):

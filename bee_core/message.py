@@ -132,6 +132,13 @@ class Sent(enum.Enum):
     """The id is leased; the draft waits as its one successor."""
 
 
+class Ticket(msgspec.Struct, frozen=True):
+    """What became of a send: the id, and whether it was created, kept, updated or blocked."""
+
+    id: str
+    sent: Sent
+
+
 class Lease(msgspec.Struct, frozen=True):
     """What `lease` returns. `counters` include this delivery, and the stall if it follows one."""
 

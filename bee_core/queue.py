@@ -33,7 +33,7 @@ from bee_core.message import (
     Draft,
     IfTaken,
     Keep,
-    Sent,
+    Ticket,
     check_draft,
     check_headers,
     check_queue,
@@ -49,13 +49,6 @@ _BATCH = 500
 _BATCH_BYTES = 1024 * 1024
 _HEADER_BYTES = 8 * 1024
 _TRIES = 3
-
-
-class Ticket(msgspec.Struct, frozen=True):
-    """What became of a send: the id, and whether it was created, kept, updated or blocked."""
-
-    id: str
-    sent: Sent
 
 
 class Queue(Generic[J]):

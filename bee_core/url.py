@@ -66,6 +66,11 @@ class Url:
             raise InvalidOption(f"URL parameter {name} must be 1 or 0")
         return _FLAGS[text.lower()]
 
+    def without(self, *names: str) -> str:
+        """The URL without these parameters; for a driver that reads the others itself."""
+        kept = [pair for pair in self.parts.query.split("&") if pair.split("=")[0] not in names]
+        return self.parts._replace(query="&".join(kept)).geturl()
+
     def finish(self) -> None:
         """Raise if a parameter was left over."""
         if self._parameters:

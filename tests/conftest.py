@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
-from tests.servers import RedisCluster, RedisServer, redis_binary, valkey_binary
+from tests.servers import (
+    PgBouncer,
+    PgServer,
+    RedisCluster,
+    RedisServer,
+    pg_binaries,
+    pgbouncer_binary,
+    redis_binary,
+    valkey_binary,
+)
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +33,7 @@ def redis7_binary() -> str:
     """The system's own Redis. CI has to have it; elsewhere the tests do without."""
     binary = redis_binary()
     if binary is None:
-        missing = "no redis-server in PATH: apt-get install redis-server"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        _do_without("no redis-server in PATH: apt-get install redis-server")
     return binary
 
 
@@ -44,3 +51,52 @@ def cluster() -> Iterator[RedisCluster]:
     servers = RedisCluster(valkey_binary())
     yield servers
     servers.stop()
+
+
+@pytest.fixture(scope="session")
+def pg15() -> Iterator[PgServer]:
+    """A PostgreSQL server of the system's own. CI has to have it, as it has to have Redis."""
+    if pg_binaries(15) is None:
+        _do_without("no PostgreSQL 15 in the system: apt-get install postgresql-15")
+    server = PgServer(15)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def pg16() -> Iterator[PgServer]:
+    """The older PostgreSQL server from the wheel."""
+    server = PgServer(16)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def pg18() -> Iterator[PgServer]:
+    """The newer PostgreSQL server from the wheel."""
+    server = PgServer(18)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def pg(pg18: PgServer) -> PgServer:
+    """The PostgreSQL server for tests to which the version is all the same."""
+    return pg18
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(pg: PgServer) -> Iterator[PgBouncer]:
+    """A pooler in front of it, of the system's own. CI has to have it."""
+    binary = pgbouncer_binary()
+    if binary is None:
+        _do_without("no pgbouncer in PATH: apt-get install pgbouncer")
+    pooler = PgBouncer(binary, pg)
+    yield pooler
+    pooler.stop()
+
+
+def _do_without(missing: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)

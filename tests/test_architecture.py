@@ -23,7 +23,7 @@ LAYERS = [
     ["duration", "config", "trouble"],
     ["disposition", "url"],
     ["message", "strategy"],
-    ["broker", "job", "outcome"],
+    ["broker", "job", "outcome", "packing"],
     ["codec", "decide", "events", "registry"],
     ["queue"],
     ["delivery"],

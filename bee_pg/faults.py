@@ -1,0 +1,49 @@
+"""From psycopg's errors to bee's: what happened, and whether anything was done."""
+
+from __future__ import annotations
+
+import psycopg
+
+from bee_core.errors import (
+    BrokerError,
+    BrokerFull,
+    BrokerMisconfigured,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    SchemaMissing,
+)
+
+AGAIN = frozenset({"40001", "40P01"})
+"""A serialization failure and a deadlock: rolled back, and will work when tried again."""
+
+_FULL = frozenset({"53100", "53200"})
+_PASSES = frozenset({"53300", "53400", "55P03", "57014", "25006", "55000"})
+_NO_SCHEMA = frozenset({"3F000", "42P01", "42883", "42704"})
+
+
+def translate(error: psycopg.Error, *, schema: str = "") -> BrokerError:
+    """The BrokerError for an error of a statement that had been sent."""
+    state = error.sqlstate or ""
+    text = str(error).strip() or repr(error)
+    if state in _FULL:
+        return BrokerFull(text)
+    if state in _NO_SCHEMA:
+        return SchemaMissing(f"schema {schema!r} is not complete: {text}. Run: bee db apply")
+    if state == "42501":
+        return BrokerMisconfigured(f"{text} (see the grants in docs/production/postgres.md)")
+    if state in AGAIN or state in _PASSES:
+        return BrokerUnavailable(text)  # the statement was rolled back
+    if not state or state[:2] in ("08", "57", "58", "XX"):
+        return OutcomeUnknown(f"the answer was lost: {text}")
+    return BrokerError(f"{text} (SQLSTATE {state})")
+
+
+def cannot_connect(error: BaseException) -> BrokerError:
+    """The BrokerError for a connection that did not come about."""
+    text = str(error).strip() or repr(error)
+    return BrokerUnavailable(f"cannot connect to PostgreSQL: {text}")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same statement, sent again, should succeed."""
+    return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in AGAIN

@@ -1,0 +1,145 @@
+"""The operator's half of the PostgreSQL broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
+from psycopg.rows import TupleRow
+
+from bee_core.broker import Inspector
+from bee_core.duration import seconds
+from bee_core.errors import InvalidOption
+from bee_core.message import (
+    Holder,
+    Page,
+    QueueStats,
+    State,
+    Stored,
+    check_id,
+    check_ids,
+    check_whole,
+)
+from bee_pg.records import stored
+from bee_pg.session import Session
+
+_PAGE = 10_000
+"""Rows that one statement deletes: it has to be done within its deadline."""
+
+
+class _Mark(msgspec.Struct, array_like=True):
+    """Where a page ended; the arguments of scan.sql."""
+
+    rank: int | None = None
+    at: float | None = None
+    number: int | None = None
+    last: str | None = None
+
+
+class PgInspector(Session, Inspector):
+    """Every verb of Inspector, each as its function."""
+
+    async def queues(self) -> Sequence[str]:
+        return sorted(row[0] for row in await self._run("queues", ""))
+
+    async def stats(self, queue: str) -> QueueStats:
+        [[ready, delayed, leased, blocked, oldest, paused, archived]] = await self._run_on(
+            queue, "stats", ""
+        )
+        return QueueStats(
+            ready=ready,
+            delayed=delayed,
+            leased=leased,
+            blocked=blocked,
+            archived={archived[i]: int(archived[i + 1]) for i in range(0, len(archived), 2)},
+            oldest_due=oldest,
+            paused=paused,
+        )
+
+    async def get(self, queue: str, id: str) -> Stored | None:
+        rows = await self._run_on(queue, "get", "%b::text", check_id(id))
+        return stored(rows[0]) if rows else None
+
+    async def scan(
+        self, queue: str, state: State, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        limit = min(check_whole(limit, "limit", least=1), _PAGE)
+        mark = _Mark() if after is None else _read_mark(after)
+        rows = await self._run_on(
+            queue,
+            "scan",
+            "%b::text, %b::int4, %b::int2, %b::float8, %b::int8, %b::text",
+            state.value,
+            limit + 1,
+            mark.rank,
+            mark.at,
+            mark.number,
+            mark.last,
+        )
+        page = rows[:limit]
+        more = _mark(state, page[-1]) if len(rows) > limit else None
+        return Page([stored(row) for row in page], more)
+
+    async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
+        [[missing]] = await self._run_on(queue, "restore", "%b::text[]", list(check_ids(ids)))
+        return set(missing)
+
+    async def prune(
+        self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
+    ) -> int:
+        check_whole(keep, "keep", least=0)
+        check_whole(limit, "limit", least=0)
+        age = seconds(older_than, "older_than")
+        types = "%b::float8, %b::int8, %b::int4"
+        return await self._in_pages(queue, "prune", types, age, min(keep, 2**62), limit=limit)
+
+    async def purge(self, queue: str) -> int:
+        return await self._in_pages(queue, "purge", "%b::int4")
+
+    async def drop(self, queue: str) -> None:
+        await self._in_pages(queue, "drop", "%b::int4")
+
+    async def pause(self, queue: str) -> None:
+        await self._run_on(queue, "pause", "")
+
+    async def resume(self, queue: str) -> None:
+        await self._run_on(queue, "resume", "")
+
+    async def workers(self, queue: str) -> Sequence[Holder]:
+        return [Holder(*row) for row in await self._run_on(queue, "workers", "")]
+
+    async def _in_pages(
+        self, queue: str, verb: str, types: str, *arguments: Any, limit: int | None = None
+    ) -> int:
+        """Delete until there is no more, or as many as wanted; return how many."""
+        gone = 0
+        while limit is None or gone < limit:
+            most = _PAGE if limit is None else min(_PAGE, limit - gone)
+            [[count]] = await self._run_on(queue, verb, types, *arguments, most)
+            gone += count
+            if count < most:
+                break
+        return gone
+
+
+def _mark(state: State, row: TupleRow) -> str:
+    """Where a page ends whose last row is this."""
+    match state:
+        case State.READY | State.DELAYED:
+            mark = _Mark(rank=-row[5], at=row[13], number=row[19])
+        case State.LEASED:
+            mark = _Mark(at=row[15], number=row[19])
+        case State.BLOCKED:
+            mark = _Mark(last=row[0])
+        case State.ARCHIVED:
+            mark = _Mark(at=row[18], number=row[19])
+    return msgspec.json.encode(mark).decode()
+
+
+def _read_mark(after: str) -> _Mark:
+    try:
+        return msgspec.json.decode(after, type=_Mark)
+    except msgspec.DecodeError as error:
+        raise InvalidOption(f"after must come from a page of this scan: {error}") from error

@@ -1,0 +1,120 @@
+-- The tables. One row of `message` is all there is to know about a live message; whether it waits,
+-- is delayed or is leased follows from its times, so nothing has to notice when one of them passes.
+
+-- Numbers of messages, in the order of their arrival, and tokens of leases: they only grow.
+create sequence number;
+create sequence token;
+
+create table message (
+    incarnation  bigint      not null,            -- the number it was created with
+    number       bigint      not null,            -- its place among those due at the same time
+    token        bigint,                          -- of the lease it is held by, or was last
+    sent_at      timestamptz not null,
+    due          timestamptz not null,
+    leased_until timestamptz,
+    deliveries   integer     not null default 0,
+    errors       integer     not null default 0,
+    timeouts     integer     not null default 0,
+    stalls       integer     not null default 0,
+    releases     integer     not null default 0,
+    unknowns     integer     not null default 0,
+    priority     smallint    not null,
+    leased       boolean     not null default false, -- is listed among the leases, not in the line
+    queue        text collate "C" not null,
+    id           text collate "C" not null,
+    holder       text,                            -- who holds it, or held it last
+    reason       text,                            -- the last note: why,
+    detail       bytea,                           -- and more about it (bytea: any text, even NUL)
+    headers      bytea,                           -- JSON; null if there are none
+    body         bytea       not null,
+    primary key (queue, id)
+) with (
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 10000
+);
+alter table message alter body set storage external; -- a large one leaves the row, uncompressed
+
+-- The line: what waits, in the order it will be leased. What is not yet due stands behind what is.
+create index message_line on message (queue, (-priority), due, number) where not leased;
+-- The leases, by when they run out.
+create index message_leases on message (queue, leased_until) where leased;
+
+-- What was sent to an id that is leased: it waits for the end of the lease, to be merged or to follow.
+create table successor (
+    number   bigint      not null,
+    sent_at  timestamptz not null,
+    due      timestamptz not null,
+    priority smallint    not null,
+    payload  boolean     not null,                -- may it change the body,
+    run_at   text        not null,                -- the time (always, never, if_later, if_earlier),
+    policy   boolean     not null,                -- headers and priority,
+    resets   boolean     not null,                -- the counters
+    queue    text collate "C" not null,
+    id       text collate "C" not null,
+    headers  bytea,
+    body     bytea       not null,
+    primary key (queue, id)
+);
+
+create table archive (
+    incarnation bigint      not null,
+    archived_at timestamptz not null,
+    sent_at     timestamptz not null,
+    due         timestamptz not null,
+    deliveries  integer     not null,
+    errors      integer     not null,
+    timeouts    integer     not null,
+    stalls      integer     not null,
+    releases    integer     not null,
+    unknowns    integer     not null,
+    priority    smallint    not null,
+    queue       text collate "C" not null,
+    id          text collate "C" not null,
+    holder      text,
+    reason      text,
+    detail      bytea,
+    headers     bytea,
+    body        bytea       not null,
+    primary key (queue, id, incarnation)
+) with (
+    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+alter table archive alter body set storage external;
+create index archive_by_age on archive (queue, archived_at, incarnation);
+
+-- How many are archived, by reason: the sum of these. Every statement that changes the archive adds
+-- its difference, so that nobody waits for anybody and nobody ever counts ten million rows.
+create table tally (
+    queue  text collate "C" not null,
+    reason text not null,
+    count  bigint not null
+) with (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500
+);
+create index tally_by_queue on tally (queue);
+
+create table paused (
+    queue text collate "C" primary key,
+    since timestamptz not null default clock_timestamp()
+);
+
+-- Who waits for messages, and on which channel it hears. A hint: unlogged, and gone after a crash.
+create unlogged table idle (
+    queue   text collate "C" not null,
+    channel text not null,
+    until   timestamptz not null,
+    primary key (queue, channel)
+) with (
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200
+);
+
+-- A message as an operator sees it: what `get` and `scan` return.
+create type stored as (
+    id text, incarnation bigint, state text, body bytea, headers bytea, priority smallint,
+    deliveries integer, errors integer, timeouts integer, stalls integer, releases integer,
+    unknowns integer, sent_at double precision, due_at double precision, holder text,
+    leased_until double precision, reason text, detail bytea, archived_at double precision,
+    number bigint
+);

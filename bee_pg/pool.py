@@ -1,0 +1,161 @@
+"""A few connections, and calls over them that end in time whatever the server does.
+
+psycopg cannot be hurried: cancelled while the peer is silent, it asks the server to cancel and
+waits for that too. So a call that is over time, or is no longer wanted, has its socket shut down.
+That ends it at once; the connection is thrown away, and the statement was applied wholly or not at
+all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.rows import TupleRow
+
+from bee_core.errors import BrokerUnavailable, OutcomeUnknown
+from bee_pg.faults import cannot_connect, translate
+
+Connection = AsyncConnection[TupleRow]
+
+
+class Pool:
+    """Up to `size` connections, made when needed. Used in one event loop."""
+
+    def __init__(self, parameters: Mapping[str, Any], size: int, schema: str) -> None:
+        self._parameters = dict(parameters)
+        self._schema = schema
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._closed = False
+        self.wraps = False
+        """Whether each call needs BEGIN and COMMIT, to be READ COMMITTED."""
+
+    async def call(
+        self, statement: str, arguments: Sequence[Any], *, until: float
+    ) -> list[TupleRow]:
+        """The rows that a statement returns. Raises a BrokerError."""
+        loop = asyncio.get_running_loop()
+        connection = await self._take(until)
+        work = loop.create_task(self._execute(connection, statement, arguments), name="bee:pg")
+        overdue = loop.call_at(until, cut, connection)
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            cut(connection)
+            await _ended(work)
+            raise
+        finally:
+            overdue.cancel()
+            await self._give_back(connection)
+        try:
+            return work.result()
+        except psycopg.Error as error:
+            if loop.time() >= until:
+                raise OutcomeUnknown("PostgreSQL did not answer in time") from error
+            raise translate(error, schema=self._schema) from error
+
+    async def connect(self, until: float) -> Connection:
+        """A connection of one's own, beside the pool."""
+        try:
+            async with asyncio.timeout_at(until):
+                connection = await AsyncConnection.connect(
+                    **self._parameters, autocommit=True, prepare_threshold=None
+                )
+        except (psycopg.Error, OSError, TimeoutError) as error:
+            raise cannot_connect(error) from error
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        return connection
+
+    async def aclose(self) -> None:
+        """Let go of every connection, also of those that are in use."""
+        self._closed = True
+        for connection in self._busy:
+            cut(connection)
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _execute(
+        self, connection: Connection, statement: str, arguments: Sequence[Any]
+    ) -> list[TupleRow]:
+        if not self.wraps:
+            found = await connection.execute(statement, arguments, binary=True)
+            return await found.fetchall()
+        async with connection.transaction():
+            found = await connection.execute(statement, arguments, binary=True)
+            return await found.fetchall()
+
+    async def _take(self, until: float) -> Connection:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise BrokerUnavailable("all connections of the pool are busy (pool_size)") from error
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if is_sound(connection):
+                    break
+                await connection.close()
+            else:
+                connection = await self.connect(until)
+        except BaseException:
+            self._places.release()
+            raise
+        self._busy.add(connection)
+        return connection
+
+    async def _give_back(self, connection: Connection) -> None:
+        self._busy.discard(connection)
+        self._places.release()
+        if self._closed or not is_sound(connection):
+            await connection.close()
+        else:
+            self._idle.append(connection)
+
+
+def is_sound(connection: Connection) -> bool:
+    """Whether nothing is under way on a connection and nothing has happened to it meanwhile.
+
+    A server that goes away says so, or closes it; either can be read, and an idle connection has
+    nothing else to read but harmless notices.
+    """
+    if connection.closed or connection.broken:
+        return False
+    if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        return False
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    if poll.poll(0):
+        with suppress(psycopg.Error):
+            connection.pgconn.consume_input()
+        return not connection.closed and not poll.poll(0)
+    return True
+
+
+def cut(connection: Connection) -> None:
+    """Shut the socket down. Whoever waits on it finds that the connection has ended."""
+    if connection.closed:
+        return
+    with suppress(OSError):
+        line = socket.socket(fileno=connection.pgconn.socket)
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()
+
+
+async def _ended(work: asyncio.Task[Any]) -> None:
+    """Wait for it, however often one is cancelled: it does not take long."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})
+    if not work.cancelled():
+        work.exception()  # nobody wants to know

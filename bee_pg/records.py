@@ -1,0 +1,153 @@
+"""Between bee's data and the arguments and rows of the functions in `sql/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never, cast
+
+from psycopg.rows import TupleRow
+
+from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.message import (
+    Counters,
+    Draft,
+    Lease,
+    Note,
+    Reason,
+    Receipt,
+    Settlement,
+    State,
+    Stored,
+)
+from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_pg.migrate import quoted
+
+SEND = "%b::text[], %b::text[], %b::float8[], %b::int2[], %b::bytea[], %b::bytea[]"
+SETTLE = "%b::text[], %b::int8[], %b::text"
+SETTLE_FULLY = f"{SETTLE}, %b::float8[], %b::int4[], %b::text[], %b::bytea[], %b::int8[], {SEND}"
+
+
+def call(schema: str, verb: str, types: str) -> str:
+    """The statement that calls a function of bee's schema."""
+    return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
+
+
+def draft_columns(drafts: Sequence[Draft]) -> list[list[Any]]:
+    """Drafts as the six arrays of `deliver.sql`."""
+    return [
+        [draft.id for draft in drafts],
+        [pack_rule(draft.if_taken) for draft in drafts],
+        [float(draft.delay) for draft in drafts],
+        [draft.priority for draft in drafts],
+        [pack_headers(draft.headers) or None for draft in drafts],
+        [draft.body for draft in drafts],
+    ]
+
+
+def receipt_columns(receipts: Sequence[Receipt]) -> list[list[Any]]:
+    """Receipts as two arrays. One that cannot be is not an error: it is lost."""
+    return [[_id(receipt) for receipt in receipts], [_token(receipt) for receipt in receipts]]
+
+
+def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any]]:
+    """Settlements as the arguments of `settle.sql`, and their types."""
+    receipts = receipt_columns([settlement.receipt for settlement in settlements])
+    ways = "".join(_way(settlement) for settlement in settlements)
+    if not ways.strip("D") and not any(settlement.then for settlement in settlements):
+        return SETTLE, [*receipts, ways]
+    notes = [settlement.note for settlement in settlements]
+    owners = [n for n, settlement in enumerate(settlements, 1) for _ in settlement.then]
+    drafts = [draft for settlement in settlements for draft in settlement.then]
+    sent: Sequence[Any] = draft_columns(drafts) if drafts else [None] * 6
+    return SETTLE_FULLY, [
+        *receipts,
+        ways,
+        [_delay(settlement) for settlement in settlements],
+        [count for settlement in settlements for count in _counts(settlement.counters)],
+        [note.reason if note else None for note in notes],
+        [pack_detail(note) if note else None for note in notes],
+        owners,
+        *sent,
+    ]
+
+
+def lease(row: TupleRow) -> Lease:
+    """A lease from a row of `lease.sql`."""
+    id, token, deliveries, errors, timeouts, stalls, releases, unknowns, sent_at = row[:9]
+    return Lease(
+        Receipt(id, token),
+        row[10],
+        unpack_headers(row[9]),
+        Counters(
+            deliveries=deliveries,
+            errors=errors,
+            timeouts=timeouts,
+            stalls=stalls,
+            releases=releases,
+            unknowns=unknowns,
+        ),
+        sent_at,
+    )
+
+
+def stored(row: TupleRow) -> Stored:
+    """A message as an operator sees it, from a row of the type `stored`."""
+    id, incarnation, state, body, headers, priority, *counts = row[:12]
+    sent_at, due_at, holder, leased_until, reason, detail, archived_at = row[12:19]
+    return Stored(
+        id=id,
+        incarnation=incarnation,
+        state=State(state),
+        body=body,
+        headers=unpack_headers(headers),
+        priority=priority,
+        counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
+        sent_at=sent_at,
+        due_at=due_at,
+        holder=holder,
+        leased_until=leased_until,
+        note=Note(cast("Reason", reason), (detail or b"").decode()) if reason else None,
+        archived_at=archived_at,
+    )
+
+
+def _way(settlement: Settlement) -> str:
+    match settlement.disposition:
+        case Delete():
+            return "D"
+        case Archive():
+            return "A"
+        case Reschedule(front=True):
+            return "F"
+        case Reschedule():
+            return "R"
+        case _:
+            assert_never(settlement.disposition)
+
+
+def _delay(settlement: Settlement) -> float:
+    disposition = settlement.disposition
+    return float(disposition.delay) if isinstance(disposition, Reschedule) else 0.0
+
+
+def _counts(counters: Counters) -> tuple[int, ...]:
+    return (
+        counters.deliveries,
+        counters.errors,
+        counters.timeouts,
+        counters.stalls,
+        counters.releases,
+        counters.unknowns,
+    )
+
+
+def _id(receipt: Receipt) -> str | None:
+    try:
+        receipt.id.encode()
+    except UnicodeEncodeError:
+        return None
+    return None if "\0" in receipt.id else receipt.id
+
+
+def _token(receipt: Receipt) -> int | None:
+    return receipt.token if -(2**63) <= receipt.token < 2**63 else None

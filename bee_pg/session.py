@@ -1,0 +1,146 @@
+"""The connections of one broker object, in the one event loop that it is used in."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg.rows import TupleRow
+
+from bee_core.errors import BrokerClosed, BrokerMisconfigured, BrokerUnavailable, OutcomeUnknown
+from bee_core.message import check_queue
+from bee_pg import migrate
+from bee_pg.bell import Bell
+from bee_pg.faults import is_passing
+from bee_pg.line import Line
+from bee_pg.pool import Connection, Pool
+from bee_pg.records import call
+
+_OLDEST = 140000
+_TRIES = 5
+
+
+class Session:
+    """What the verbs are carried out with. Opens itself at the first call; ends for good."""
+
+    _parameters: Mapping[str, Any]
+    _shown: str
+    _schema: str
+    _pool_size: int
+    _deadline: float
+    _migrate: bool
+    _notify: bool
+
+    def _start_afresh(self) -> None:
+        """Nothing is open yet."""
+        self._pool = Pool(self._parameters, self._pool_size, self._schema)
+        self._opened = False
+        self._opening = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bell: Bell | None = None
+        self._lines: dict[str, Line] = {}
+        self._resting: dict[str, float] = {}
+        self._closed = False
+
+    async def aclose(self) -> None:
+        elsewhere = self._loop not in (None, asyncio.get_running_loop())
+        if elsewhere and self._loop is not None and not self._loop.is_closed():
+            raise BrokerClosed("this PgBroker belongs to another event loop: close it there")
+        self._closed = True
+        bell, self._bell = self._bell, None
+        if elsewhere:
+            return  # its connections have ended with the event loop that they belonged to
+        try:
+            if bell is not None:
+                await bell.aclose()
+        finally:
+            await self._pool.aclose()
+
+    async def _run(self, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
+        """The rows of a function of bee's schema."""
+        self._check_usable()
+        until = self._until()
+        if not self._opened:
+            await self._open(until)
+        return await self._call(call(self._schema, verb, types), arguments, until)
+
+    async def _run_on(self, queue: str, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
+        """The same for one that begins with the name of a queue."""
+        types = f"%b::text, {types}" if types else "%b::text"
+        return await self._run(verb, types, check_queue(queue), *arguments)
+
+    async def _call(self, statement: str, arguments: Sequence[Any], until: float) -> list[TupleRow]:
+        """Try again what was rolled back because somebody else was faster."""
+        for attempt in range(_TRIES):
+            try:
+                return await self._pool.call(statement, arguments, until=until)
+            except BrokerUnavailable as error:
+                if attempt == _TRIES - 1 or not is_passing(error):
+                    raise
+                await asyncio.sleep(random.uniform(0.001, 0.01) * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    # Opening.
+
+    async def _open(self, until: float) -> None:
+        """Look once whether the server and the schema can be worked with."""
+        try:
+            async with asyncio.timeout_at(until), self._opening:
+                if not self._opened:
+                    await self._check_server(until)
+                    self._opened = True
+        except (TimeoutError, OutcomeUnknown) as error:  # what was to be done was not even begun
+            raise BrokerUnavailable("PostgreSQL does not answer") from error
+
+    async def _check_server(self, until: float) -> None:
+        settings = "server_version_num", "server_encoding", "default_transaction_isolation"
+        question = "select " + ", ".join(f"current_setting('{name}')" for name in settings)
+        [[version, encoding, isolation]] = await self._pool.call(question, (), until=until)
+        if int(version) < _OLDEST:
+            raise BrokerMisconfigured(f"PostgreSQL 14 or newer is needed, this is {version}")
+        if encoding != "UTF8":
+            raise BrokerMisconfigured(f"the database must be in UTF8, this one is in {encoding}")
+        self._pool.wraps = isolation != "read committed"
+        connection = await self._pool.connect(until)
+        try:
+            found = await migrate.installed(connection, self._schema)
+            if self._migrate and found != migrate.latest():
+                await migrate.apply(connection, self._schema)
+            else:
+                migrate.check_installed(found, self._schema, self._shown)
+        finally:
+            await connection.close()
+
+    # Waiting.
+
+    def _ears(self) -> Bell:
+        if self._bell is None:
+            self._bell = Bell(self._connect_to_listen, self._probe, self._ring)
+        return self._bell
+
+    async def _connect_to_listen(self) -> Connection:
+        return await self._pool.connect(self._until())
+
+    async def _probe(self, channel: str) -> object:
+        return await self._call("select pg_notify(%s, '')", [channel], self._until())
+
+    async def _ring(self, queue: str) -> object:
+        return await self._run_on(queue, "ring", "%b::int8", 1)
+
+    def _line(self, queue: str) -> Line:
+        return self._lines.setdefault(queue, Line())
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
+
+    def _until(self) -> float:
+        """When a call that begins now has to be over."""
+        return asyncio.get_running_loop().time() + self._deadline

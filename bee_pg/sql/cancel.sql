@@ -1,0 +1,42 @@
+-- Delete or archive messages, whatever they are at; or, if `running` is false, only what waits.
+-- returns   the ids that had nothing to cancel
+create or replace function cancel(queue text, ids text[], archived boolean, running boolean)
+returns text[]
+language plpgsql set search_path from current set lock_timeout = '3s'
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  ended   text[]; -- live, and to be ended
+  held    text[]; -- leased, and to be left alone: only a successor can be cancelled
+  blocked text[];
+begin
+  select array_agg(h.id) filter (where h.token is null or running),
+         array_agg(h.id) filter (where h.token is not null and not running)
+    into ended, held from (
+      select m.id, m.token from message m
+      where m.queue = cancel.queue and m.id = any (ids)
+      order by m.id for update
+    ) h;
+  if archived then
+    perform put_away(cancel.queue, ended, 'cancelled');
+  end if;
+  delete from message m where m.queue = cancel.queue and m.id = any (ended);
+  perform ring(cancel.queue, succeed(cancel.queue, ended));
+
+  with gone as (
+    delete from successor s where s.queue = cancel.queue and s.id = any (held) returning s.*
+  ), kept as (
+    insert into archive (
+      queue, id, incarnation, archived_at, sent_at, due, deliveries, errors, timeouts, stalls,
+      releases, unknowns, priority, holder, reason, detail, headers, body
+    )
+    select g.queue, g.id, g.number, clock_timestamp(), g.sent_at, g.due, 0, 0, 0, 0, 0, 0,
+           g.priority, null, 'cancelled', '', g.headers, g.body
+    from gone g where archived
+  )
+  select array_agg(g.id) into blocked from gone g;
+  return array(
+    select i.id from unnest(ids) as i (id)
+    where i.id <> all (coalesce(ended, '{}') || coalesce(blocked, '{}'))
+  );
+end $$;

@@ -1,0 +1,80 @@
+-- Store drafts, in their order. What `send` does, and the fifth step of `settle`.
+-- rules     per draft: K keep, R reject, or the four letters of an update: whether the payload is
+--           replaced (1, 0), the time (a, n, l, e), the policy (1, 0), the counters reset (1, 0)
+-- returns   a letter per draft: c created, k kept, u updated, b blocked; r if it was to be rejected,
+--           and then the caller has to undo it all
+-- locks     rows in the order of their ids, so that two who send the same cannot wait for each other
+create or replace function deliver(
+  queue text, ids text[], rules text[], delays double precision[], priorities smallint[],
+  headers bytea[], bodies bytea[]
+) returns text
+language plpgsql set search_path from current
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  now     timestamptz := clock_timestamp();
+  numbers bigint[] := array(select nextval('number') from generate_subscripts(ids, 1));
+  created bigint;
+  letters text[];
+  arrival successor;
+  held    boolean;
+  i       integer;
+begin
+  insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
+    select deliver.queue, d.id, d.number, d.number, d.priority, now, now + make_interval(secs => d.delay),
+           d.headers, d.body
+    from unnest(ids, numbers, priorities, delays, deliver.headers, bodies)
+      as d (id, number, priority, delay, headers, body)
+    order by d.id, d.number
+    on conflict (queue, id) do nothing;
+  get diagnostics created = row_count;
+  if created = cardinality(ids) then
+    return repeat('c', created::integer);
+  end if;
+
+  -- Some were live. Those are looked at one by one.
+  letters := array(
+    select case when m.id is null then '' else 'c' end
+    from unnest(ids, numbers) with ordinality as d (id, number, n)
+    left join message m on m.queue = deliver.queue and m.id = d.id and m.incarnation = d.number
+    order by d.n
+  );
+  for i in select d.n from unnest(ids, letters) with ordinality as d (id, letter, n)
+           where d.letter = '' order by d.id, d.n
+  loop
+    if rules[i] = 'K' then
+      letters[i] := 'k';
+    elsif rules[i] = 'R' then
+      letters[i] := 'r';
+    else
+      arrival := row(
+        numbers[i], now, now + make_interval(secs => delays[i]), priorities[i],
+        substr(rules[i], 1, 1) = '1',
+        case substr(rules[i], 2, 1) when 'a' then 'always' when 'n' then 'never'
+                                    when 'l' then 'if_later' when 'e' then 'if_earlier' end,
+        substr(rules[i], 3, 1) = '1', substr(rules[i], 4, 1) = '1',
+        deliver.queue, ids[i], deliver.headers[i], bodies[i]
+      );
+      loop
+        select m.token is not null into held from message m
+          where m.queue = deliver.queue and m.id = ids[i] for update;
+        if held then
+          perform block(arrival);
+          letters[i] := 'b';
+        elsif not held then
+          perform revise(arrival);
+          letters[i] := 'u';
+        else -- it has ended meanwhile
+          insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
+            values (deliver.queue, ids[i], arrival.number, arrival.number, arrival.priority,
+                    arrival.sent_at, arrival.due, arrival.headers, arrival.body)
+            on conflict (queue, id) do nothing;
+          continue when not found;
+          letters[i] := 'c';
+        end if;
+        exit;
+      end loop;
+    end if;
+  end loop;
+  return array_to_string(letters, '');
+end $$;

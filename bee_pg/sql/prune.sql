@@ -1,0 +1,22 @@
+-- Delete up to `most` archived messages, oldest first: at least `age` seconds old, and never the
+-- newest `spared`.
+-- returns   how many
+create or replace function prune(queue text, age double precision, spared bigint, most integer)
+returns bigint
+language plpgsql set search_path from current set lock_timeout = '3s'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  kept    bigint := (select coalesce(sum(t.count), 0) from tally t where t.queue = prune.queue);
+  deleted bigint;
+begin
+  delete from archive a where a.ctid = any (array(
+    select o.ctid from archive o
+    where o.queue = prune.queue and o.archived_at <= clock_timestamp() - make_interval(secs => age)
+    order by o.archived_at, o.incarnation
+    limit greatest(0, least(most, kept - spared))
+    for update skip locked
+  ));
+  get diagnostics deleted = row_count;
+  return deleted;
+end $$;

@@ -1,0 +1,26 @@
+-- A message as an operator sees it. `number` is its place in the line.
+create or replace function stored(m message, now timestamptz) returns stored
+language sql stable as $$
+  select m.id, m.incarnation,
+    case when m.leased and m.leased_until > now then 'leased'
+         when m.leased or m.due <= now then 'ready' else 'delayed' end,
+    m.body, m.headers, m.priority, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
+    date_part('epoch', m.sent_at), date_part('epoch', m.due), m.holder,
+    case when m.leased and m.leased_until > now then date_part('epoch', m.leased_until) end,
+    m.reason, m.detail, null::double precision, m.number
+$$;
+
+create or replace function stored(a archive) returns stored
+language sql stable as $$
+  select a.id, a.incarnation, 'archived', a.body, a.headers, a.priority, a.deliveries, a.errors,
+    a.timeouts, a.stalls, a.releases, a.unknowns, date_part('epoch', a.sent_at),
+    date_part('epoch', a.due), a.holder, null::double precision, a.reason, a.detail,
+    date_part('epoch', a.archived_at), a.incarnation
+$$;
+
+create or replace function stored(s successor) returns stored
+language sql stable as $$
+  select s.id, s.number, 'blocked', s.body, s.headers, s.priority, 0, 0, 0, 0, 0, 0,
+    date_part('epoch', s.sent_at), date_part('epoch', s.due), null::text, null::double precision,
+    null::text, null::bytea, null::double precision, s.number
+$$;
