@@ -54,7 +54,7 @@ _SENT = {
 class RedisBroker(RedisInspector, Store):
     """Messages on a Redis or Valkey server.
 
-    pool_size   connections at most, beside the one or two that wait for wake-ups
+    pool_size   connections at most, beside one for each queue that is waited for
     deadline    seconds after which a call that got no answer is given up
     prefix      what every key begins with
     fsync       a send is confirmed by WAITAOF: it is on the server's disk
@@ -193,8 +193,13 @@ class RedisBroker(RedisInspector, Store):
         for settlement in settlements:
             for draft in settlement.then:
                 check_draft(draft)
-        # Most are plain, and those are ended together.
-        ordered = sorted(settlements, key=is_plain, reverse=True)
+        sent = {draft.id for settlement in settlements for draft in settlement.then}
+
+        def goes_first(settlement: Settlement) -> bool:
+            return is_plain(settlement) and settlement.receipt.id not in sent
+
+        # Most are plain, and those are ended together; but not before a draft that meets them.
+        ordered = sorted(settlements, key=goes_first, reverse=True)
         pages = [settlements_arguments(page) for page in paged(ordered)]
         replies = await self._run_pages("settle", queue, pages)
         return at(replies, [settlement.receipt for settlement in ordered])

@@ -75,7 +75,7 @@ class ClusterLink:
                 if hops > _HOPS:
                     await asyncio.sleep(_PAUSE)
                 if _left(until) <= 0:
-                    raise
+                    raise BrokerUnavailable(f"no node takes calls for slot {slot} now") from cause
         raise AssertionError("unreachable")
 
     async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
@@ -84,7 +84,12 @@ class ClusterLink:
         nodes = [self._node(address) for address in set(self._slots.values())]
         calls = (node.call(b"", *command, deadline=_left(until)) for node in nodes)
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        found = [answer for answer in answers if not isinstance(answer, BrokerError)]
+        found = []
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                found.append(answer)
+            elif not isinstance(answer, BrokerUnavailable | OutcomeUnknown):
+                raise answer
         if not found:
             raise BrokerUnavailable("no node of the cluster answers")
         return found

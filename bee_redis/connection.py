@@ -79,11 +79,11 @@ class PoolLink:
             raise BrokerUnavailable("no time was left to ask the server")
         try:
             async with asyncio.timeout(deadline), self._free:
-                if self._closed:
-                    raise BrokerClosed("this RedisBroker was closed")
+                self._check_open()
                 stage = "the server does not answer"
                 connection = await self._pool.get_connection()
                 try:
+                    self._check_open()  # else a connection made meanwhile would stay behind
                     if asking:  # counts for the next command of this connection alone
                         await connection.send_command(b"ASKING")
                         await connection.read_response()
@@ -115,6 +115,10 @@ class PoolLink:
     async def aclose(self) -> None:
         self._closed = True
         await self._pool.disconnect()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this RedisBroker was closed")
 
 
 async def _confirmed(connection: Any, command: tuple[Any, ...]) -> Any:

@@ -23,7 +23,7 @@ from bee_core.message import (
 )
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import blocked, microseconds, stored
-from bee_redis.session import Session
+from bee_redis.session import Session, part_done
 
 
 class RedisInspector(Session, Inspector):
@@ -88,28 +88,32 @@ class RedisInspector(Session, Inspector):
         gone = 0
         while gone < limit:
             page = min(MOST, limit - gone)
-            count: int = await self._run("prune", queue, age, keep, page)
+            with part_done(gone > 0):
+                count: int = await self._run("prune", queue, age, keep, page)
             gone += count
             if count < page:
                 break
         return gone
 
     async def purge(self, queue: str) -> int:
-        purged, skip, more = 0, 0, 1
+        purged, more, mark = 0, 1, ["", b""]
         while more:
-            count, more, skip = await self._run("purge", queue, MOST, skip)
+            with part_done(purged > 0):
+                count, more, *mark = await self._run("purge", queue, MOST, *mark)
             purged += count
         return purged
 
     async def drop(self, queue: str) -> None:
         await self._run("drop", queue)
-        await self._unlist(queue)
-        if await self._holds(queue):  # somebody has sent to it meanwhile
-            await self._list(queue)
+        with part_done():
+            await self._unlist(queue)
+            if await self._holds(queue):  # somebody has sent to it meanwhile
+                await self._list(queue)
 
     async def pause(self, queue: str) -> None:
         if not await self._run("pause", queue):
-            await self._list(queue)
+            with part_done():
+                await self._list(queue)
 
     async def resume(self, queue: str) -> None:
         await self._run("resume", queue)

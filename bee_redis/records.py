@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Literal, cast
 
-import msgspec
-
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.errors import BrokerError, InvalidPayload
 from bee_core.message import (
-    NO_HEADERS,
     ZERO,
     Counters,
     Draft,
-    Keep,
     Lease,
     Note,
     Reason,
     Receipt,
-    Reject,
     Settlement,
     State,
     Stored,
-    Update,
 )
+from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
 
 _MSG = struct.Struct(">QddbI")
 _META = struct.Struct(">QdQbIIIIII")
 _TOKEN = struct.Struct(">QIIIIII")
 _COUNTERS = struct.Struct(">IIIIII")
 _NO_COUNTERS = _COUNTERS.pack(0, 0, 0, 0, 0, 0)
-_RUN_AT = {"always": "a", "never": "n", "if_later": "l", "if_earlier": "e"}
-_headers_decoder = msgspec.json.Decoder(dict[str, str])
-_encode_headers = msgspec.json.Encoder().encode
 
 
 def microseconds(seconds: float) -> int:
@@ -44,20 +36,8 @@ def microseconds(seconds: float) -> int:
 
 def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
     """A draft as the six arguments of `send.lua`."""
-    match draft.if_taken:
-        case Keep():
-            rule = "K"
-        case Reject():
-            rule = "R"
-        case Update() as update:
-            flags = ("01"[flag] for flag in (update.payload, update.policy, update.resets))
-            payload, policy, resets = flags
-            rule = payload + _RUN_AT[update.run_at] + policy + resets
-    try:
-        headers = _encode_headers(draft.headers) if draft.headers else b""
-    except UnicodeEncodeError as error:
-        raise InvalidPayload(f"headers that UTF-8 cannot hold: {error}") from error
     delay = microseconds(draft.delay) if draft.delay else 0
+    rule, headers = pack_rule(draft.if_taken), pack_headers(draft.headers)
     return (draft.id, rule, delay, draft.priority, headers, draft.body)
 
 
@@ -72,7 +52,7 @@ def is_plain(settlement: Settlement) -> bool:
 
 def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int | bytes]:
     """Settlements, the plain ones first, as the arguments of `settle.lua`."""
-    plain = sum(map(is_plain, settlements))
+    plain = len(list(takewhile(is_plain, settlements)))
     arguments: list[str | int | bytes] = [plain]
     for settlement in settlements[:plain]:
         arguments += receipt_arguments(settlement.receipt)
@@ -105,7 +85,7 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
         delay,
         _NO_COUNTERS if added is ZERO else _pack(added),
         note.reason if note else "",
-        note.detail.encode("utf-8", "backslashreplace") if note else b"",
+        pack_detail(note) if note else b"",
         len(settlement.then),
     ]
     for draft in settlement.then:
@@ -121,7 +101,7 @@ def lease(id: bytes, held: bytes, msg: bytes) -> Lease:
     return Lease(
         Receipt(id.decode(), token),
         msg[split:],
-        _headers(msg[_MSG.size : split]),
+        unpack_headers(msg[_MSG.size : split]),
         Counters(
             deliveries=deliveries,
             errors=errors,
@@ -146,7 +126,7 @@ def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
         incarnation=number,
         state=State(state.decode()),
         body=msg[split:],
-        headers=_headers(msg[_MSG.size : split]),
+        headers=unpack_headers(msg[_MSG.size : split]),
         priority=priority,
         counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
         sent_at=sent_at / 1_000_000,
@@ -167,7 +147,7 @@ def blocked(id: str, msg: bytes) -> Stored:
         incarnation=number,
         state=State.BLOCKED,
         body=msg[split:],
-        headers=_headers(msg[_MSG.size : split]),
+        headers=unpack_headers(msg[_MSG.size : split]),
         priority=priority,
         counters=ZERO,
         sent_at=sent_at / 1_000_000,
@@ -184,15 +164,6 @@ def _pack(counters: Counters) -> bytes:
         counters.releases,
         counters.unknowns,
     )
-
-
-def _headers(packed: bytes) -> Mapping[str, str]:
-    if not packed:
-        return NO_HEADERS
-    try:
-        return _headers_decoder.decode(packed)
-    except msgspec.DecodeError as error:
-        raise BrokerError(f"headers that bee did not write: {error}") from error
 
 
 def _tail(packed: bytes) -> tuple[str | None, Note | None]:

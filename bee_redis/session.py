@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from bee_core.errors import (
     BrokerClosed,
     BrokerError,
+    BrokerFull,
     BrokerMisconfigured,
     BrokerUnavailable,
     OutcomeUnknown,
@@ -84,8 +85,8 @@ class Session:
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            problem = await self._foreign(link, dict(zip(names, keys.KINDS.values(), strict=True)))
-            raise BrokerMisconfigured(problem) from error.__cause__
+            kinds = dict(zip(names, keys.KINDS.values(), strict=True))
+            raise BrokerMisconfigured(await self._foreign(link, kinds, until)) from error.__cause__
 
     async def _run_pages(
         self, verb: str, queue: str, pages: Iterable[Sequence[Any]]
@@ -96,23 +97,20 @@ class Session:
         until = self._until()
         replies: list[Sequence[int]] = []
         for page in pages:
-            try:
+            with part_done(bool(replies)):
                 replies.append(await self._run(verb, queue, *page, until=until))
-            except BrokerUnavailable as error:
-                if not replies:
-                    raise
-                raise OutcomeUnknown(f"done in part: {error}") from error.__cause__
         return replies
 
-    async def _foreign(self, link: Link, kinds: dict[bytes, str]) -> str:
-        """Which keys hold what is not bee's."""
+    async def _foreign(self, link: Link, kinds: dict[bytes, str], until: float) -> str:
+        """Which keys hold what is not bee's, as far as there is time to look."""
         found = []
         for key, kind in kinds.items():
             with suppress(BrokerError):  # it is only to be named
-                actual = (await link.call(key, b"TYPE", key, deadline=self._deadline)).decode()
+                actual = (await link.call(key, b"TYPE", key, deadline=_left(until))).decode()
                 if actual not in (kind, "none"):
                     found.append(f"{key.decode()} is a {actual}, not a {kind}")
-        return f"foreign data, left as it is: {', '.join(found)} (move it, or set another prefix)"
+        what = ", ".join(found) or "at some key of this queue"
+        return f"foreign data, left as it is: {what} (move it, or set another prefix)"
 
     # The registry: which queues there are.
 
@@ -147,7 +145,8 @@ class Session:
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            raise BrokerMisconfigured(await self._foreign(link, {key: "set"})) from error.__cause__
+            problem = await self._foreign(link, {key: "set"}, until)
+            raise BrokerMisconfigured(problem) from error.__cause__
 
     # Opening and waiting.
 
@@ -203,6 +202,17 @@ class Session:
     def _until(self) -> float:
         """When a call that begins now has to be over."""
         return asyncio.get_running_loop().time() + self._deadline
+
+
+@contextmanager
+def part_done(begun: bool = True) -> Iterator[None]:
+    """Inside it is the rest of a verb of which a part may be done: it is not said to be undone."""
+    try:
+        yield
+    except (BrokerUnavailable, BrokerFull) as error:
+        if not begun:
+            raise
+        raise OutcomeUnknown(f"done in part: {error}") from error.__cause__
 
 
 def _left(until: float) -> float:

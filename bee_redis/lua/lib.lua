@@ -3,7 +3,7 @@
 -- with the archive is in archive.lua.
 --
 -- KEYS  1 ready    zset  -priority -> due, number, id   (in order of delivery, byte by byte)
---       2 delayed  zset  due -> priority, number, id     (not due when last looked at)
+--       2 delayed  zset  due -> 128 - priority, number, id (not due when last looked at)
 --       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
 --       4 msg      hash  id -> number, sent_at, due, priority, headers, body
 --       5 meta     hash  id -> token, due, number, priority, counters, holder, note
@@ -59,7 +59,7 @@ local function guard_all()
 end
 
 local function place(due, number, id) return struct.pack('>dI8', due, number) .. id end
-local function delayed_place(priority, number, id) return struct.pack('>bI8', priority, number) .. id end
+local function delayed_place(priority, number, id) return struct.pack('>I1I8', 128 - priority, number) .. id end
 
 local function pack_msg(m)
   return struct.pack(MSG_HEAD, m.number, m.sent_at, m.due, m.priority, #m.headers) .. m.headers .. m.body
@@ -232,7 +232,8 @@ local function send(first, number)
     return 'u'
   end
   local successor = call('HGET', NEXT, id)
-  call('HSET', NEXT, id, successor and join(successor, rule, blob) or rule .. blob)
+  local joins = successor and #successor >= 4 + MSG_SIZE
+  call('HSET', NEXT, id, joins and join(successor, rule, blob) or rule .. blob)
   return 'b'
 end
 
@@ -243,8 +244,8 @@ local function promote(most)
   if #due > 0 then
     local entries = {}
     for i = 1, #due, 2 do
-      local priority, number = struct.unpack('>bI8', due[i])
-      entries[#entries + 1] = -priority
+      local level, number = struct.unpack('>I1I8', due[i])
+      entries[#entries + 1] = level - 128
       entries[#entries + 1] = place(tonumber(due[i + 1]), number, string.sub(due[i], 10))
     end
     call('ZADD', READY, unpack(entries))
@@ -270,6 +271,16 @@ local function promote(most)
     call('ZREMRANGEBYRANK', LEASED, 0, #over - 1)
   end
   return #due == 2 * most or #over == most
+end
+
+-- The rank behind the place where the last page ended ('' if there was none), also if what stood there
+-- is gone: enter it, look, take it out again.
+local function rank_after(key, score, member, newest_first)
+  if score == '' then return 0 end
+  local stranger = call('ZADD', key, 'NX', score, member) == 1
+  local rank = call(newest_first and 'ZREVRANK' or 'ZRANK', key, member)
+  if stranger then call('ZREM', key, member) end
+  return stranger and rank or rank + 1
 end
 
 -- Wake up to `count` of those who wait.

@@ -2,11 +2,11 @@
 -- Delete some of what waits: ready, delayed and blocked. Leased messages are left alone, also those
 -- whose lease ran out but which nobody has taken over.
 -- KEYS  see lib.lua
--- ARGV  limit, rank of ready to begin at
--- Returns how many were deleted, whether there may be more, and the rank to go on at.
+-- ARGV  limit, and to go on in ready: score, member
+-- Returns how many were deleted, whether there may be more, and where to go on (score, member).
 guard('ZCARD', READY, DELAYED)
 guard('HLEN', MSG, META, NEXT)
-local limit, skip = tonumber(ARGV[1]), tonumber(ARGV[2])
+local limit = tonumber(ARGV[1])
 local purged = 0
 for _, id in ipairs(call('HRANDFIELD', NEXT, limit)) do
   call('HDEL', NEXT, id)
@@ -22,18 +22,18 @@ local delayed, ids = call('ZRANGE', DELAYED, 0, limit - 1), {}
 for i, member in ipairs(delayed) do ids[i] = string.sub(member, 10) end
 if #ids > 0 then call('ZREMRANGEBYRANK', DELAYED, 0, #ids - 1) end
 delete(ids)
-local ready, gone = call('ZRANGE', READY, skip, skip + limit - 1), {}
+local start = rank_after(READY, ARGV[2], ARGV[3])
+local ready, gone = call('ZRANGE', READY, start, start + limit - 1, 'WITHSCORES'), {}
 ids = {}
-for _, member in ipairs(ready) do
-  local id = string.sub(member, 17)
+for i = 1, #ready, 2 do
+  local id = string.sub(ready[i], 17)
   local meta = call('HGET', META, id)
-  if meta and #meta >= META_LEAST and struct.unpack('>I8', meta) ~= 0 then
-    skip = skip + 1
-  else
+  if not meta or #meta < META_LEAST or struct.unpack('>I8', meta) == 0 then
     ids[#ids + 1] = id
-    gone[#gone + 1] = member
+    gone[#gone + 1] = ready[i]
   end
 end
 if #gone > 0 then call('ZREM', READY, unpack(gone)) end
 delete(ids)
-return {purged, (#ready == limit or #delayed == limit or call('HLEN', NEXT) > 0) and 1 or 0, skip}
+local more = #ready == 2 * limit or #delayed == limit or call('HLEN', NEXT) > 0
+return {purged, more and 1 or 0, ready[#ready] or ARGV[2], ready[#ready - 1] or ARGV[3]}

@@ -9,14 +9,7 @@ local key = ({ready = READY, delayed = DELAYED, leased = LEASED, archived = ARCH
 local newest_first = state == 'archived'
 if promote(1000) then return {} end
 
--- Where the last page ended, also if what stood there is gone: enter it, look, take it out again.
-local start = 0
-if ARGV[3] ~= '' then
-  local stranger = call('ZADD', key, 'NX', ARGV[3], ARGV[4]) == 1
-  local rank = call(newest_first and 'ZREVRANK' or 'ZRANK', key, ARGV[4])
-  if stranger then call('ZREM', key, ARGV[4]) end
-  start = stranger and rank or rank + 1
-end
+local start = rank_after(key, ARGV[3], ARGV[4], newest_first)
 local found = call(newest_first and 'ZREVRANGE' or 'ZRANGE', key, start, start + limit, 'WITHSCORES')
 local reply = {'', ''}
 local last = math.min(#found, 2 * limit)

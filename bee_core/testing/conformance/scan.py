@@ -71,6 +71,13 @@ class Scanning(Conformance):
 
             assert ["a", "b", "c", "d"] == ids(await pages(h, State.DELAYED, 3))
 
+    async def test_delayed_messages_that_fall_due_together_are_in_order_of_priority(self) -> None:
+        async with self.harness() as h:
+            levels = {"c": 0, "a": 5, "d": -5, "b": 1}
+            await send(h, *(draft(h, id, priority=p, after=LONG) for id, p in levels.items()))
+
+            assert ["a", "b", "c", "d"] == ids(await pages(h, State.DELAYED, 3))
+
     async def test_leased_messages_are_in_the_order_their_leases_run_out(self) -> None:
         async with self.harness() as h:
             await send(h, "c", "a", "b")

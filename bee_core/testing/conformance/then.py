@@ -52,6 +52,18 @@ class Following(Conformance):
 
             assert ["c", "b"] == ids(await lease(h))
 
+    async def test_what_follows_meets_the_jobs_that_are_settled_after_it(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b", "c")
+            a, b, c = await lease(h)
+
+            first = Settlement(a.receipt, Delete())
+            second = Settlement(b.receipt, Delete(), then=[draft(h, "c", b"new"), draft(h, "a")])
+            third = Settlement(c.receipt, Delete())
+            assert set() == await h.broker.settle(h.queue, [first, second, third])
+
+            assert ["a"] == ids(await lease(h))  # it was gone; c was still there, and was kept
+
     async def test_nothing_follows_a_lease_that_was_lost(self) -> None:
         async with self.harness() as h:
             await send(h, "a")

@@ -220,6 +220,18 @@ class PagesOverlap(MemoryBroker):
         return Page(whole.items[start : start + limit], str(start + limit - 1) if more else None)
 
 
+class DelayedOnesAreScannedByTimeAlone(MemoryBroker):
+    """`scan` shows what falls due at the same time in the order it was sent."""
+
+    async def scan(
+        self, queue: str, state: State, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        page = await super().scan(queue, state, after=after, limit=limit)
+        if state is not State.DELAYED:
+            return page
+        return Page(sorted(page.items, key=lambda stored: stored.incarnation), page.after)
+
+
 class ScanIsUnordered(MemoryBroker):
     """`scan` shows a page in the order of ids."""
 

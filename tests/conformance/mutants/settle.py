@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -251,3 +252,10 @@ class CancelNamesNobody(MemoryBroker):
     ) -> set[str]:
         await super().cancel(queue, ids, to=to, running=running)
         return set()
+
+
+class PlainOnesAreSettledFirst(MemoryBroker):
+    """Messages that are only deleted go before the others, whatever those send."""
+
+    async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
+        return await super().settle(queue, sorted(settlements, key=lambda each: bool(each.then)))

@@ -107,11 +107,13 @@ async def becomes(true: Callable[[], bool], what: str, patience: float = 15.0) -
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """The block takes no longer."""
+    """The block takes no longer, however it ends."""
     begun = time.monotonic()
-    yield
-    took = time.monotonic() - begun
-    assert took <= seconds, f"took {took:.2f} s instead of {seconds:.2f} s at most"
+    try:
+        yield
+    finally:
+        took = time.monotonic() - begun
+        assert took <= seconds, f"took {took:.2f} s instead of {seconds:.2f} s at most"
 
 
 @asynccontextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,62 @@ async def test_what_fails_after_a_part_was_done_is_not_said_to_be_undone(
 
     server.ask("REPLICAOF", "NO", "ONE")
     assert 500 == (await broker.stats(QUEUE)).live
+
+
+@pytest.mark.parametrize("verb", ["purge", "prune", "drop", "pause"])
+async def test_what_an_operator_has_done_in_part_is_not_said_to_be_undone(
+    server: RedisServer, broker: RedisBroker, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    operate: dict[str, Callable[[], Awaitable[object]]] = {
+        "purge": lambda: broker.purge(QUEUE),
+        "prune": lambda: broker.prune(QUEUE, limit=1500),
+        "drop": lambda: broker.drop(QUEUE),
+        "pause": lambda: broker.pause("other"),
+    }
+    await fill(broker, 1500)
+    if verb == "prune":
+        for _ in range(2):
+            await settle(broker, await lease(broker, 1000), Archive())
+    run = broker._run
+
+    async def run_once(*arguments: Any, **options: Any) -> object:
+        reply = await run(*arguments, **options)
+        server.ask("REPLICAOF", "127.0.0.1", "1")
+        return reply
+
+    monkeypatch.setattr(broker, "_run", run_once)
+    try:
+        with pytest.raises(OutcomeUnknown, match="done in part"):
+            await operate[verb]()
+    finally:
+        server.ask("REPLICAOF", "NO", "ONE")
+
+    monkeypatch.undo()
+    await operate[verb]()
+    stats = await broker.stats("other" if verb == "pause" else QUEUE)
+    assert (0, 0, verb == "pause") == (stats.live, sum(stats.archived.values()), stats.paused)
+
+
+async def test_a_purge_spares_nothing_that_waits_while_others_take_jobs_over(
+    server: RedisServer, broker: RedisBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(broker, "x", "y", "z", priority=9)
+    await lease(broker)
+    run_out(server)
+    assert ["x", "y", "z"] == ids((await broker.scan(QUEUE, State.READY)).items)
+    await fill(broker, 2000)
+    run = broker._run
+
+    async def run_and_take_over(*arguments: Any, **options: Any) -> object:
+        reply = await run(*arguments, **options)
+        monkeypatch.undo()
+        assert ["x", "y", "z"] == ids(await lease(broker, 3))
+        return reply
+
+    monkeypatch.setattr(broker, "_run", run_and_take_over)
+    assert 2000 == await broker.purge(QUEUE)
+
+    assert (0, 3) == ((await broker.stats(QUEUE)).ready, (await broker.stats(QUEUE)).leased)
 
 
 async def test_one_id_that_lives_and_is_archived_very_often(

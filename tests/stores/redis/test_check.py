@@ -177,6 +177,33 @@ async def test_every_node_of_a_cluster_is_looked_at(cluster: RedisCluster) -> No
         cluster.nodes[2].ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
+async def test_the_rights_in_the_documentation_are_enough_in_a_cluster_and_each_is_named(
+    cluster: RedisCluster,
+) -> None:
+    text = (Path(bee_redis.__file__).parents[1] / "docs/production/redis.md").read_text()
+    (documented,) = re.findall(r"ACL SETUSER bee (.+)", text)
+    (besides,) = re.findall(r"In a cluster it needs `(.+)` besides", text)
+    url = cluster.url.replace("://", "://bee:secret@")
+    try:
+        for node in cluster.nodes:
+            node.ask("ACL", "SETUSER", "bee", *documented.split(), besides)
+        async with connect(url) as broker:
+            assert [Sent.CREATED] == await send(broker, "a", queue="rights")
+            await broker.drop("rights")
+
+        for right in ("info", "eval", "cluster|slots"):
+            for node in cluster.nodes:
+                node.ask("ACL", "SETUSER", "bee", f"-{right}")
+            async with connect(url) as broker:
+                with refused("lacks a right", right):
+                    await send(broker, "a", queue="rights")
+            for node in cluster.nodes:
+                node.ask("ACL", "SETUSER", "bee", f"+{right}")
+    finally:
+        for node in cluster.nodes:
+            node.ask("ACL", "DELUSER", "bee")
+
+
 @pytest.fixture(params=["valkey", "redis"])
 def guarded(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server with a password. The two kinds say in different words what one may not do."""

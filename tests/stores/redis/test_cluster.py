@@ -173,6 +173,47 @@ async def test_while_a_slot_is_on_its_way_calls_wait_and_then_say_that_nothing_w
         assert ["b", "c"] == ids(await lease(broker, queue=queue))
 
 
+async def test_a_slot_that_is_not_handed_over_is_unavailable_whichever_node_was_asked_last(
+    cluster: RedisCluster,
+) -> None:
+    queue = fresh()
+    source = holder(cluster, slot_of(queue))
+    target = other_than(cluster, source)
+    async with RedisBroker(cluster.url) as broker:
+        await send(broker, "a", queue=queue)
+        begin(slot_of(queue), source, target)
+        while move(slot_of(queue), source, target, 10):
+            pass
+
+        ends = []
+        for hundredths in range(10, 20):
+            broker._deadline = hundredths / 100
+            ends.append(await outcome(send(broker, "b", queue=queue)))
+
+        finish(cluster, slot_of(queue), target)
+        assert all(isinstance(end, PASSING) for end in ends), ends
+
+
+async def test_nodes_that_point_at_each_other_are_unavailable(cluster: RedisCluster) -> None:
+    queue = fresh()
+    slot = slot_of(queue)
+    source = holder(cluster, slot)
+    target = other_than(cluster, source)
+    async with connect(cluster.url + "?deadline=0.6") as broker:
+        await send(broker, "a", queue=queue)
+        begin(slot, source, target)
+        while move(slot, source, target, 10):
+            pass
+        source.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        target.ask("CLUSTER", "SETSLOT", slot, "STABLE")
+
+        with pytest.raises(BrokerUnavailable, match=f"slot {slot}"):
+            await send(broker, "b", queue=queue)
+
+        finish(cluster, slot, target)
+        assert ["a"] == ids(await again(lambda: lease(broker, queue=queue)))
+
+
 async def test_who_waits_is_woken_where_the_queue_is_now(cluster: RedisCluster) -> None:
     queue = fresh()
     slot = slot_of(queue)

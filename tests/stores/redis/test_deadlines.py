@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
+from bee_core.errors import BrokerClosed, BrokerMisconfigured, BrokerUnavailable, OutcomeUnknown
 from bee_core.message import Sent
 from bee_core.testing.conformance.guards import verbs
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 
-from .support import PASSING, QUEUE, at_most, lease, outcome, send
+from .support import PASSING, QUEUE, at_most, becomes, key, lease, outcome, send
 
 DEADLINE = 0.4
 """Short, because the tests sit it out."""
@@ -40,6 +41,21 @@ async def test_no_verb_waits_longer_than_its_deadline_for_a_silent_server(
     found = dict(zip(calls, map(type, ends), strict=True))
     assert type(None) is found.pop("wait")  # it had no time to wait
     assert {OutcomeUnknown} == set(found.values()), found
+
+
+async def test_a_server_that_falls_silent_while_foreign_data_is_named_does_not_prolong_the_call(
+    server: RedisServer, hurried: RedisBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.ask("SET", key("msg"), "mine")
+    name = hurried._foreign
+
+    async def name_in_silence(*arguments: Any) -> str:
+        with server.frozen():
+            return await name(*arguments)
+
+    monkeypatch.setattr(hurried, "_foreign", name_in_silence)
+    with pytest.raises(BrokerMisconfigured, match="foreign data"), at_most(SLACK):
+        await lease(hurried)
 
 
 async def test_a_paused_server_is_a_silent_one(server: RedisServer, hurried: RedisBroker) -> None:
@@ -156,3 +172,22 @@ async def test_a_broker_closed_while_it_opens_stays_closed(server: RedisServer) 
     ends = await asyncio.gather(*opening)
     assert all(isinstance(end, BrokerClosed | BrokerUnavailable) for end in ends), ends
     assert "1" == str(server.ask("INFO", "clients")["connected_clients"])
+
+
+async def test_a_broker_closed_while_calls_connect_leaves_no_connection_behind(
+    server: RedisServer,
+) -> None:
+    def connected() -> int:
+        return int(server.ask("INFO", "clients")["connected_clients"])
+
+    for turns in range(20):
+        broker = RedisBroker(server.url)
+        await broker.stats(QUEUE)
+        calling = [asyncio.create_task(outcome(broker.stats(QUEUE))) for _ in range(4)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await broker.aclose()
+        await asyncio.gather(*calling)
+
+        await becomes(lambda: connected() == 1, f"connected after {turns} turns", patience=2)

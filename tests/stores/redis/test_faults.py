@@ -214,6 +214,19 @@ async def test_a_full_server_is_worked_and_drained(server: RedisServer, full: Re
     assert left == sorted(await drained(full))
 
 
+async def test_a_queue_that_a_full_server_pauses_is_not_said_to_be_refused(
+    server: RedisServer, full: RedisBroker
+) -> None:
+    with pytest.raises(OutcomeUnknown, match="done in part"):
+        await full.pause("fresh")
+    assert (await full.stats("fresh")).paused
+
+    server.ask("CONFIG", "SET", "maxmemory", "0")
+    await full.pause("fresh")
+
+    assert ["fresh", QUEUE] == sorted(await full.queues())
+
+
 async def test_a_server_that_had_no_room_takes_again_when_it_has(
     server: RedisServer, full: RedisBroker
 ) -> None:

@@ -236,6 +236,20 @@ async def test_who_held_a_message_that_was_deleted_cannot_settle_its_namesake(
         assert set() == await settle(broker, [new])
 
 
+async def test_a_successor_that_is_none_of_bees_does_not_halve_a_send(
+    server: RedisServer, broker: RedisBroker
+) -> None:
+    await send(broker, "a")
+    held = await lease_one(broker)
+    server.ask("HSET", key("next"), "a", "short")
+
+    drafts = [Draft("b", b"", delay=60), Draft("a", b"next", if_taken=Update())]
+    assert [Sent.CREATED, Sent.BLOCKED] == list(await broker.send(QUEUE, drafts))
+
+    await settle(broker, [held])
+    assert b"next" == (await lease_one(broker)).body
+
+
 async def test_many_places_deleted_at_once_are_all_found_again(
     server: RedisServer, broker: RedisBroker
 ) -> None:
