@@ -1,6 +1,6 @@
 """bee: typed jobs in memory and on Redis. `import bee_core as bee`."""
 
-from bee_core.broker import Broker, Inspector, Store
+from bee_core.broker import Broker, Examined, Inspector, Store
 from bee_core.codec import Codec, JsonCodec
 from bee_core.decide import decide
 from bee_core.delivery import Delivery, Handler
@@ -37,6 +37,7 @@ from bee_core.job import Job
 from bee_core.message import (
     Counters,
     Draft,
+    Finding,
     Keep,
     Lease,
     Note,
@@ -88,7 +89,9 @@ __all__ = [
     "Duration",
     "ErrorStrategy",
     "Event",
+    "Examined",
     "Failure",
+    "Finding",
     "Handler",
     "Hive",
     "HiveQueue",

@@ -43,6 +43,7 @@ from typing import Protocol, Self, runtime_checkable
 from bee_core.disposition import Terminal
 from bee_core.message import (
     Draft,
+    Finding,
     Holder,
     Lease,
     Page,
@@ -238,6 +239,15 @@ class Inspector(Protocol):
 
     async def workers(self, queue: str) -> Sequence[Holder]:
         """Who holds leases of this queue, by name."""
+        ...
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can say what ails it. Optional; a worker asks now and then."""
+
+    async def examine(self) -> Sequence[Finding]:
+        """What an operator should see to, of all that bee depends on and cannot mend."""
         ...
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule
-from bee_core.message import Counters
+from bee_core.message import Counters, Finding
 from bee_core.outcome import Failed, Malformed, Outcome, Stalled, TimedOut, Unknown
 
 log = logging.getLogger("bee")
@@ -110,6 +110,13 @@ class BrokerRecovered(msgspec.Struct, frozen=True):
     verb: str
 
 
+class BrokerAilment(msgspec.Struct, frozen=True):
+    """The store works, but something about it needs an operator. Told once, then now and then."""
+
+    queue: str
+    finding: Finding
+
+
 class SettlementRefused(msgspec.Struct, frozen=True):
     """The broker would not take a settlement as it was; the message was given back instead."""
 
@@ -129,6 +136,7 @@ Event: TypeAlias = (
     | LoopBlocked
     | BrokerTrouble
     | BrokerRecovered
+    | BrokerAilment
     | SettlementRefused
 )
 
@@ -163,6 +171,8 @@ def log_events(event: Event) -> None:
             log.warning("broker trouble queue=%s verb=%s error=%r", queue, verb, error)
         case BrokerRecovered(queue=queue, verb=verb):
             log.warning("broker recovered queue=%s verb=%s", queue, verb)
+        case BrokerAilment(queue=queue, finding=Finding(topic=topic, text=text)):
+            log.warning("broker: %s queue=%s: %s", topic, queue, text)
         case SettlementRefused(queue=queue, id=id, error=error):
             log.error("settlement refused queue=%s id=%s error=%r", queue, id, error)
         case WorkerStarted(queue=queue, holder=holder):

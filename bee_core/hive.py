@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from typing_extensions import TypeForm
 
 from bee_core.broker import Store
+from bee_core.checks import check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.config import broker_url
@@ -28,7 +29,6 @@ from bee_core.errors import (
 )
 from bee_core.events import Observer, log_events
 from bee_core.hive_queue import HiveQueue
-from bee_core.message import check_whole
 from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
 from bee_core.strategy import Policy, check_policy, overlay

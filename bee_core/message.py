@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
-from unicodedata import category
 
 import msgspec
 
-from bee_core.disposition import Archive, Delete, Disposition, Terminal
-from bee_core.duration import seconds
-from bee_core.errors import InvalidName, InvalidOption, InvalidPayload
+from bee_core.disposition import Disposition
+from bee_core.errors import InvalidOption
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PRIORITIES = range(-9, 10)
@@ -255,83 +252,11 @@ class Holder(msgspec.Struct, frozen=True):
     """When the first of them runs out."""
 
 
-_QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
-_LONGEST_ID = 200
+class Finding(msgspec.Struct, frozen=True):
+    """Something about a store that an operator should see to. The text says what to do."""
 
-
-def check_queue(name: str) -> str:
-    """The name, or InvalidName. One rule on every backend; a name is data, never an identifier."""
-    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
-        raise InvalidName(
-            f"{name!r} is not a queue name: 1 to 47 of a-z 0-9 _ -, beginning with a letter or _"
-        )
-    return name
-
-
-def check_id(id: str) -> str:
-    """The id, or InvalidName. Any text without control characters that UTF-8 can hold."""
-    if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
-        raise InvalidName(f"{id!r:.100} is not a job id: 1 to {_LONGEST_ID} characters")
-    if not id.isprintable() and any(category(c) in ("Cc", "Cs") for c in id):
-        raise InvalidName(f"{id!r} is not a job id: no control characters, no lone surrogates")
-    return id
-
-
-def check_ids(ids: Sequence[str]) -> Sequence[str]:
-    """The ids, or InvalidName for the first bad one."""
-    for id in ids:
-        check_id(id)
-    return ids
-
-
-def check_whole(value: int, name: str, *, least: int) -> int:
-    """The number, or an InvalidOption that names it and its range."""
-    if type(value) is not int or value < least:
-        raise InvalidOption(f"{name} must be a whole number from {least}, not {value!r}")
-    return value
-
-
-def check_draft(draft: Draft) -> Draft:
-    """The draft, or an InvalidInput that says what is wrong with it."""
-    check_id(draft.id)
-    if seconds(draft.delay, "delay") != draft.delay:
-        raise InvalidOption("delay must be seconds in a Draft, not a timedelta")
-    if type(draft.priority) is not int or draft.priority not in PRIORITIES:
-        raise InvalidOption(
-            f"priority must be a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]} "
-            f"(higher first), not {draft.priority!r}"
-        )
-    if not isinstance(draft.body, bytes):
-        raise InvalidOption(f"a body is bytes, not {type(draft.body).__name__}")
-    if draft.if_taken is not KEEP and not isinstance(draft.if_taken, Keep | Reject | Update):
-        raise InvalidOption(f"if_taken is Keep(), Reject() or Update(), not {draft.if_taken!r}")
-    if draft.headers is not NO_HEADERS:
-        check_headers(draft.headers)
-    return draft
-
-
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise InvalidPayload unless headers are text by text."""
-    if not isinstance(headers, Mapping):
-        raise InvalidPayload(f"headers must be a mapping, not {type(headers).__name__}")
-    for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidPayload(f"header {name!r}: names and values must be strings")
-
-
-def check_terminal(to: Terminal) -> Terminal:
-    """Delete or Archive, or InvalidOption."""
-    if not isinstance(to, Delete | Archive):
-        raise InvalidOption(f"to is Delete() or Archive(), not {to!r}")
-    return to
-
-
-def check_holder(holder: str) -> str:
-    """The name of who leases: any text that an id could be."""
-    try:
-        return check_id(holder)
-    except InvalidName as error:
-        raise InvalidName(f"holder: {error}") from None
+    topic: str
+    text: str
 
 
 def new_id() -> str:

@@ -15,6 +15,7 @@ import msgspec
 from typing_extensions import TypeForm
 
 from bee_core.broker import Broker
+from bee_core.checks import check_draft, check_headers, check_queue
 from bee_core.codec import Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
 from bee_core.duration import Duration, seconds
@@ -27,18 +28,7 @@ from bee_core.errors import (
     PayloadTooLarge,
 )
 from bee_core.job import policy_of
-from bee_core.message import (
-    KEEP,
-    NO_HEADERS,
-    Draft,
-    IfTaken,
-    Keep,
-    Ticket,
-    check_draft,
-    check_headers,
-    check_queue,
-    new_id,
-)
+from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Ticket, new_id
 from bee_core.strategy import Policy, Rules, check_policy, resolve
 
 J = TypeVar("J")

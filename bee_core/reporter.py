@@ -10,6 +10,7 @@ from bee_core.events import (
     AttemptLost,
     AttemptSettled,
     AttemptStarted,
+    BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
     Event,
@@ -21,6 +22,7 @@ from bee_core.events import (
     WorkerStopped,
     announce,
 )
+from bee_core.message import Finding
 from bee_core.outcome import Outcome
 from bee_core.settler import Ended
 
@@ -82,6 +84,9 @@ class Reporter:
 
     def recovered(self, verb: str) -> None:
         self._tell(BrokerRecovered(self._queue, verb))
+
+    def ailment(self, finding: Finding) -> None:
+        self._tell(BrokerAilment(self._queue, finding))
 
     def _tell(self, event: Event) -> None:
         announce(self._observers, event)

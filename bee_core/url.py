@@ -69,7 +69,12 @@ class Url:
     def without(self, *names: str) -> str:
         """The URL without these parameters; for a driver that reads the others itself."""
         kept = [pair for pair in self.parts.query.split("&") if pair.split("=")[0] not in names]
-        return self.parts._replace(query="&".join(kept)).geturl()
+        bare = self.parts._replace(query="&".join(kept)).geturl()
+        if self.parts.netloc:
+            return bare
+        # Some Pythons drop the slashes in front of a host that is left out.
+        begin = f"{self.scheme}:"
+        return f"{begin}//{bare.removeprefix(begin).removeprefix('//')}"
 
     def finish(self) -> None:
         """Raise if a parameter was left over."""

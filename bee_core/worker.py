@@ -26,7 +26,9 @@ from typing import Generic, TypeVar
 from typing_extensions import TypeForm
 
 from bee_core.attempt import Attempt, LostLease
-from bee_core.broker import Broker, Inspector
+from bee_core.broker import Broker, Examined, Inspector
+from bee_core.checks import check_whole
+from bee_core.checkup import Checkup
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.delivery import Delivery, Handler
@@ -44,7 +46,7 @@ from bee_core.events import Observer, log_events
 from bee_core.fetcher import BATCH, Fetcher
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
-from bee_core.message import ZERO, Counters, Lease, Settlement, check_whole, new_id
+from bee_core.message import ZERO, Counters, Lease, Settlement, new_id
 from bee_core.outcome import Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
 from bee_core.queue import MAX_BYTES, Queue
@@ -247,6 +249,8 @@ class Worker(Generic[J]):
             await self._heartbeat.start()
             self._parts.start("bee:settler", self._settler.run)
             self._parts.start("bee:watch", self._slots.watch)
+            if isinstance(self.broker, Examined):
+                self._parts.start("bee:checkup", self._checkup(self.broker).run)
             self._report.worker_started()
             self._up.set()
             await self._fetch(max_jobs)
@@ -257,6 +261,16 @@ class Worker(Generic[J]):
             await uninterrupted(self._close())
         if self._failure is not None:
             raise self._failure
+
+    def _checkup(self, broker: Examined) -> Checkup:
+        report = self._report
+        return Checkup(
+            broker,
+            self._clock,
+            on_finding=report.ailment,
+            on_trouble=report.trouble,
+            on_recovered=report.recovered,
+        )
 
     async def _fetch(self, max_jobs: float) -> None:
         try:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from bee_core.broker import Store
+from bee_core.checks import check_draft, check_holder, check_ids, check_terminal, check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
 from bee_core.duration import seconds
@@ -35,11 +36,6 @@ from bee_core.message import (
     Settlement,
     State,
     Update,
-    check_draft,
-    check_holder,
-    check_ids,
-    check_terminal,
-    check_whole,
 )
 from bee_core.url import Url
 from bee_memory.inspector import MemoryInspector

@@ -9,19 +9,12 @@ from typing import Any
 import msgspec
 from psycopg.rows import TupleRow
 
-from bee_core.broker import Inspector
+from bee_core.broker import Examined, Inspector
+from bee_core.checks import check_id, check_ids, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption
-from bee_core.message import (
-    Holder,
-    Page,
-    QueueStats,
-    State,
-    Stored,
-    check_id,
-    check_ids,
-    check_whole,
-)
+from bee_core.message import Finding, Holder, Page, QueueStats, State, Stored
+from bee_pg.examine import findings
 from bee_pg.records import stored
 from bee_pg.session import Session
 
@@ -38,7 +31,7 @@ class _Mark(msgspec.Struct, array_like=True):
     last: str | None = None
 
 
-class PgInspector(Session, Inspector):
+class PgInspector(Session, Inspector, Examined):
     """Every verb of Inspector, each as its function."""
 
     async def queues(self) -> Sequence[str]:
@@ -109,6 +102,10 @@ class PgInspector(Session, Inspector):
 
     async def workers(self, queue: str) -> Sequence[Holder]:
         return [Holder(*row) for row in await self._run_on(queue, "workers", "")]
+
+    async def examine(self) -> Sequence[Finding]:
+        [row] = await self._run("examine", "")
+        return findings(row)
 
     async def _in_pages(
         self, queue: str, verb: str, types: str, *arguments: Any, limit: int | None = None

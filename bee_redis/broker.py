@@ -12,15 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from bee_core.broker import Store
-from bee_core.disposition import Terminal
-from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption, OutcomeUnknown
-from bee_core.message import (
-    Draft,
-    Lease,
-    Receipt,
-    Sent,
-    Settlement,
+from bee_core.checks import (
     check_draft,
     check_holder,
     check_ids,
@@ -28,6 +20,10 @@ from bee_core.message import (
     check_terminal,
     check_whole,
 )
+from bee_core.disposition import Terminal
+from bee_core.duration import Duration, seconds
+from bee_core.errors import IdTaken, InvalidName, InvalidOption, OutcomeUnknown
+from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
 from bee_core.url import Url
 from bee_redis import keys
 from bee_redis.address import Links, links

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from bee_core.checks import check_queue
 from bee_core.errors import (
     BrokerClosed,
     BrokerError,
@@ -15,7 +16,6 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
-from bee_core.message import check_queue
 from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell

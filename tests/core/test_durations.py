@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bee_core as bee
+from bee_core.checks import check_draft
 from bee_core.duration import LONGEST, seconds
-from bee_core.message import check_draft
 from bee_core.testing.clock import ManualClock
 from bee_memory import MemoryBroker
 from tests.core.support import SendEmail

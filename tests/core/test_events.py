@@ -15,6 +15,7 @@ from bee_core.events import (
     AttemptLost,
     AttemptSettled,
     AttemptStarted,
+    BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
     Event,
@@ -26,7 +27,7 @@ from bee_core.events import (
     announce,
     log_events,
 )
-from bee_core.message import Counters
+from bee_core.message import Counters, Finding
 from bee_core.outcome import (
     Failed,
     Interrupted,
@@ -124,6 +125,11 @@ SAMPLES: list[tuple[Event, int, str]] = [
         BrokerRecovered("mail", "lease"),
         logging.WARNING,
         "broker recovered queue=mail verb=lease",
+    ),
+    (
+        BrokerAilment("mail", Finding("old transaction", "open for 70 s. End it")),
+        logging.WARNING,
+        "broker: old transaction queue=mail: open for 70 s. End it",
     ),
     (
         SettlementRefused("mail", "id-1", 7, OSError("gone")),

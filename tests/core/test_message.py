@@ -11,17 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bee_core as bee
-from bee_core.message import (
-    NO_HEADERS,
-    PRIORITIES,
-    ZERO,
-    Counters,
-    Draft,
-    IfTaken,
-    check_draft,
-    check_id,
-    check_queue,
-)
+from bee_core.checks import check_draft, check_id, check_queue
+from bee_core.message import NO_HEADERS, PRIORITIES, ZERO, Counters, Draft, IfTaken
 
 counts = st.integers(0, 10**9)
 counters = st.builds(Counters, **dict.fromkeys(Counters.__struct_fields__, counts))

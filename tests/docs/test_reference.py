@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 import bee_core as bee
-from bee_core import attempt, codec, message, queue
+from bee_core import attempt, checks, codec, message, queue
 from bee_core.decide import UNKNOWN
 from bee_core.handlers import FAILURE_RULES
 
@@ -116,11 +116,11 @@ def test_the_defaults_of_a_worker_are_its_own(owner: type) -> None:
 
 def test_the_limits_are_as_printed() -> None:
     numbers = [row[1].split("`")[1] for row in tables(POLICY["Limits"]) if "`" in row[1]]
-    longest = "a" * message._LONGEST_ID
+    longest = "a" * checks._LONGEST_ID
     name = "a" * 47
-    message.check_id(longest)
-    message.check_queue(name)
-    for check, text in ((message.check_id, longest), (message.check_queue, name)):
+    checks.check_id(longest)
+    checks.check_queue(name)
+    for check, text in ((checks.check_id, longest), (checks.check_queue, name)):
         with pytest.raises(bee.InvalidName):
             check(text + "a")
 

@@ -7,18 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bee_core.checks import check_draft
 from bee_core.errors import IdTaken
-from bee_core.message import (
-    KEEP,
-    Draft,
-    Lease,
-    QueueStats,
-    Receipt,
-    Reject,
-    Sent,
-    Settlement,
-    check_draft,
-)
+from bee_core.message import KEEP, Draft, Lease, QueueStats, Receipt, Reject, Sent, Settlement
 from bee_memory import MemoryBroker
 
 replace = msgspec.structs.replace
