@@ -1,8 +1,8 @@
 """kill -9 of worker processes at random, and the audit that nothing was lost.
 
-    python -m tests.chaos.kills --url redis://localhost --kills 200 --jobs 20000 --processes 4
+    python -m tests.chaos.kills --store pg --kills 200 --jobs 20000 --processes 4
 
-Without --url it starts a Valkey server of its own.
+It starts a server of its own, unless one is named by --url.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bee_core as bee
+from tests.chaos import stores
 from tests.chaos.ledger import Audit, Ledger
 from tests.chaos.workers import LEASE, QUEUE, Work, fork_worker, stop_all
-from tests.servers import RedisServer, valkey_binary
 
 
 @dataclass
@@ -114,12 +114,13 @@ async def until_empty(url: str, patience: float) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url")
+    parser.add_argument("--store", choices=stores.NAMES, default="valkey")
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    server = None if options.url else RedisServer(valkey_binary())
+    server = None if options.url else stores.durable(options.store)
     url = options.url or (server.url if server else "")
     try:
         report = run(

@@ -1,9 +1,10 @@
 """kill -9 and restart of the server under load, and the audit that nothing acknowledged was lost.
 
-    python -m tests.chaos.restarts --restarts 20
+    python -m tests.chaos.restarts --store pg --restarts 20 [--cut]
 
-Workers and producer run on through all of it; nobody restarts them. The server is a Valkey with an
-append-only file.
+Workers and producer run on through all of it; nobody restarts them. The server is one that keeps
+what it has acknowledged: a Valkey with an append-only file, or PostgreSQL as it comes. With --cut
+it lives on, and only every connection is ended.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bee_core as bee
+from tests.chaos import stores
 from tests.chaos.kills import until_empty
 from tests.chaos.ledger import Audit, Ledger
 from tests.chaos.workers import LEASE, QUEUE, Work, fork_worker, stop_all
-from tests.servers import RedisServer, short_directory, valkey_binary
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Report:
         slowest = max(self.recovered, default=0.0)
         return [
             f"jobs acknowledged  {len(self.audit.sent)}",
-            f"server kill -9     {self.restarts}",
+            f"kills or cuts      {self.restarts}",
             f"lost               {len(self.audit.lost)}",
             f"settled twice      {len(self.audit.settled_twice)}",
             f"run again          {self.audit.extra_runs}",
@@ -63,12 +64,13 @@ class Report:
         ]
 
 
-def run(*, restarts: int, processes: int = 2, seed: int = 0) -> Report:
+def run(
+    store: str, *, restarts: int, cut: bool = False, processes: int = 2, seed: int = 0
+) -> Report:
     """Keep sending and working while the server is killed and started again and again."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="bee-chaos-"))
-    options = ("--appendonly", "yes", "--appendfsync", "everysec")
-    server = RedisServer(valkey_binary(), *options, directory=short_directory(), keep=True)
+    server = stores.durable(store)
     alive = {fork_worker(server.url, directory) for _ in range(processes)}
     producer = _fork_producer(server.url, directory)
     returned = []
@@ -76,9 +78,12 @@ def run(*, restarts: int, processes: int = 2, seed: int = 0) -> Report:
         time.sleep(1.0)
         for _ in range(restarts):
             time.sleep(chance.uniform(0.5, 2.5))
-            server.kill()
-            time.sleep(chance.uniform(0.0, 0.5))
-            server.start()
+            if cut:
+                stores.cut_all(server)
+            else:
+                server.kill()
+                time.sleep(chance.uniform(0.0, 0.5))
+                server.start()
             returned.append(time.time())
         time.sleep(1.0)
         os.kill(producer, signal.SIGTERM)
@@ -87,7 +92,6 @@ def run(*, restarts: int, processes: int = 2, seed: int = 0) -> Report:
     finally:
         stop_all(alive)
         server.stop()
-        shutil.rmtree(server.directory, ignore_errors=True)
     audit = Audit.read(directory)
     shutil.rmtree(directory)
     settled = sorted(audit.settled_at)
@@ -126,10 +130,12 @@ async def _produce(url: str, directory: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--store", choices=stores.NAMES, default="valkey")
     parser.add_argument("--restarts", type=int, default=20)
+    parser.add_argument("--cut", action="store_true", help="end connections, not the server")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    report = run(restarts=options.restarts, seed=options.seed)
+    report = run(options.store, restarts=options.restarts, cut=options.cut, seed=options.seed)
     print("\n".join(report.lines()))
     for fault in report.faults:
         print(f"FAULT: {fault}")

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from tests.chaos import kills, restarts
-from tests.servers import RedisServer
+import pytest
+
+from tests.chaos import kills, restarts, stores
 
 
-def test_workers_killed_at_random_lose_nothing(valkey: RedisServer) -> None:
-    report = kills.run(valkey.url, jobs=2_000, kills=20, processes=3)
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_workers_killed_at_random_lose_nothing(store: str) -> None:
+    server = stores.durable(store)
+    try:
+        report = kills.run(server.url, jobs=2_000, kills=20, processes=3)
+    finally:
+        server.stop()
 
     assert [] == report.faults
     assert 2_000 == len(report.audit.sent)
     assert 20 == len(report.killed)
 
 
-def test_a_server_killed_under_load_loses_nothing_it_has_acknowledged() -> None:
-    report = restarts.run(restarts=3)
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_a_server_killed_under_load_loses_nothing_it_has_acknowledged(store: str) -> None:
+    report = restarts.run(store, restarts=3)
+
+    assert [] == report.faults
+    assert len(report.audit.sent) > 100
+
+
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_connections_cut_under_load_lose_nothing(store: str) -> None:
+    report = restarts.run(store, restarts=3, cut=True)
 
     assert [] == report.faults
     assert len(report.audit.sent) > 100

@@ -1,0 +1,50 @@
+"""The stores that the stress runs are done on: servers that keep their data when killed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from bee_pg import PgBroker
+from tests.servers import PgServer, RedisServer, short_directory, valkey_binary
+
+NAMES = ("valkey", "pg")
+
+
+class Killable(Protocol):
+    """A server that can be killed and started again on what it has on disk."""
+
+    @property
+    def url(self) -> str: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def durable(name: str) -> Killable:
+    """A fresh server that loses nothing it has acknowledged when it is killed."""
+    if name == "pg":
+        server = PgServer(18, keep=True, durable=True)
+        asyncio.run(_migrate(server.url))
+        return server
+    options = ("--appendonly", "yes", "--appendfsync", "everysec")
+    return RedisServer(valkey_binary(), *options, directory=short_directory(), keep=True)
+
+
+async def _migrate(url: str) -> None:
+    async with PgBroker(url, migrate=True) as broker:
+        await broker.queues()
+
+
+def cut_all(server: Killable) -> None:
+    """End every connection to the server, and nothing else."""
+    if isinstance(server, PgServer):
+        server.ask(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where pid <> pg_backend_pid() and backend_type = 'client backend'"
+        )
+    elif isinstance(server, RedisServer):
+        server.ask("CLIENT", "KILL", "TYPE", "normal")
