@@ -3,7 +3,7 @@
 create or replace function cancel(queue text, ids text[], archived boolean, running boolean)
 returns text[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   ended   text[]; -- live, and to be ended
@@ -18,7 +18,7 @@ begin
       order by m.id for update
     ) h;
   if archived then
-    perform put_away(cancel.queue, ended, 'cancelled');
+    perform put_away(cancel.queue, ended);
   end if;
   delete from message m where m.queue = cancel.queue and m.id = any (ended);
   perform ring(cancel.queue, succeed(cancel.queue, ended));

@@ -9,7 +9,7 @@ create or replace function deliver(
   headers bytea[], bodies bytea[]
 ) returns text
 language plpgsql set search_path from current
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   now     timestamptz := clock_timestamp();
@@ -36,7 +36,11 @@ begin
   letters := array(
     select case when m.id is null then '' else 'c' end
     from unnest(ids, numbers) with ordinality as d (id, number, n)
-    left join message m on m.queue = deliver.queue and m.id = d.id and m.incarnation = d.number
+    left join lateral (
+      select m.id from message m
+      where m.queue = deliver.queue and m.id = d.id and m.incarnation = d.number
+      offset 0
+    ) m on true
     order by d.n
   );
   for i in select d.n from unnest(ids, letters) with ordinality as d (id, letter, n)

@@ -13,7 +13,7 @@ create or replace function settle(
   then_headers bytea[] default null, then_bodies bytea[] default null
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   now      timestamptz := clock_timestamp();
@@ -21,59 +21,49 @@ declare
   places   tid[];
   ended    text[];
   returned text[] := '{}';
-  numbers  bigint[];
   rings    bigint := 0;
 begin
-  -- 1. check: the tokens, in the order of the ids
-  select array_agg(h.n), array_agg(h.ctid), array_agg(h.id) into held, places, ended from (
-    select r.n, m.ctid, m.id from unnest(ids, tokens) with ordinality as r (id, token, n)
-    join message m on m.queue = settle.queue and m.id = r.id and m.token = r.token
-    order by m.id for update of m
-  ) h;
+  -- 1. check
+  select h.held, h.places into held, places from hold(settle.queue, ids, tokens) h;
 
   -- 2. count, 3. dispose
   if reasons is null then
-    delete from message m where m.ctid = any (places);
+    with gone as (delete from message m where m.ctid = any (places) returning m.id)
+    select array_agg(g.id) into ended from gone g;
   else
-    numbers := array(select case way when 'R' then nextval('number') end
-                     from unnest(string_to_array(ways, null)) way);
     with s as materialized (
-      select r.*, a.*
-      from unnest(ids, string_to_array(ways, null), delays, reasons, details, numbers) with ordinality
-        as r (id, way, delay, reason, detail, number, n)
-      cross join lateral (
-        select added[6 * r.n - 5] as deliveries, added[6 * r.n - 4] as errors,
-               added[6 * r.n - 3] as timeouts, added[6 * r.n - 2] as stalls,
-               added[6 * r.n - 1] as releases, added[6 * r.n] as unknowns
-      ) a
-      where r.n = any (held)
-    ), gone as (
-      delete from message m using s
-      where m.queue = settle.queue and m.id = s.id and s.way in ('D', 'A')
-      returning m.*, s.way, s.reason as why, s.detail as more, s.deliveries as d, s.errors as e,
-                s.timeouts as t, s.stalls as st, s.releases as r, s.unknowns as u
+      select h.place, substr(ways, h.n::integer, 1) as way, delays[h.n] as delay,
+             case substr(ways, h.n::integer, 1) when 'R' then nextval('number') end as number,
+             reasons[h.n] as why, details[h.n] as more,
+             added[6 * h.n - 5] as deliveries, added[6 * h.n - 4] as errors,
+             added[6 * h.n - 3] as timeouts, added[6 * h.n - 2] as stalls,
+             added[6 * h.n - 1] as releases, added[6 * h.n] as unknowns
+      from (select * from unnest(held, places) as u (n, place) order by u.n) h
     ), kept as (
       insert into archive (
         queue, id, incarnation, archived_at, sent_at, due, deliveries, errors, timeouts, stalls,
         releases, unknowns, priority, holder, reason, detail, headers, body
       )
-      select g.queue, g.id, g.incarnation, now, g.sent_at, g.due, g.deliveries + g.d, g.errors + g.e,
-             g.timeouts + g.t, g.stalls + g.st, g.releases + g.r, g.unknowns + g.u, g.priority, g.holder,
-             coalesce(g.why, g.reason), case when g.why is null then g.detail else g.more end,
-             g.headers, g.body
-      from gone g where g.way = 'A'
+      select m.queue, m.id, m.incarnation, now, m.sent_at, m.due, m.deliveries + s.deliveries,
+             m.errors + s.errors, m.timeouts + s.timeouts, m.stalls + s.stalls,
+             m.releases + s.releases, m.unknowns + s.unknowns, m.priority, m.holder,
+             coalesce(s.why, m.reason), case when s.why is null then m.detail else s.more end,
+             m.headers, m.body
+      from s join message m on m.ctid = s.place
+      where s.way = 'A'
+    ), gone as (
+      delete from message m using s where m.ctid = s.place and s.way in ('D', 'A') returning m.id
     ), back as (
       update message m set
-        token = null, leased = false, leased_until = null,
-        due    = case s.way when 'F' then m.due else now + make_interval(secs => s.delay) end,
-        number = case s.way when 'F' then m.number else s.number end,
-        reason = coalesce(s.reason, m.reason),
-        detail = case when s.reason is null then m.detail else s.detail end,
         deliveries = m.deliveries + s.deliveries, errors = m.errors + s.errors,
         timeouts = m.timeouts + s.timeouts, stalls = m.stalls + s.stalls,
-        releases = m.releases + s.releases, unknowns = m.unknowns + s.unknowns
-      from s
-      where m.queue = settle.queue and m.id = s.id and s.way in ('R', 'F')
+        releases = m.releases + s.releases, unknowns = m.unknowns + s.unknowns,
+        reason = coalesce(s.why, m.reason),
+        detail = case when s.why is null then m.detail else s.more end,
+        token  = null, leased = false, leased_until = null,
+        due    = case s.way when 'R' then now + make_interval(secs => s.delay) else m.due end,
+        number = coalesce(s.number, m.number)
+      from s where m.ctid = s.place and s.way in ('R', 'F')
       returning m.id
     )
     select array(select g.id from gone g), array(select b.id from back b) into ended, returned;
@@ -102,5 +92,5 @@ begin
 
   -- 6. ring
   perform ring(settle.queue, rings + cardinality(returned));
-  return array(select n from generate_subscripts(ids, 1) n where n <> all (coalesce(held, '{}')));
+  return array(select n from generate_subscripts(ids, 1) n where n <> all (held));
 end $$;
