@@ -1,4 +1,4 @@
-"""bee: typed jobs in memory and on Redis. `import bee_core as bee`."""
+"""bee: typed jobs in memory, on Redis and on PostgreSQL. `import bee_core as bee`."""
 
 from bee_core.broker import Broker, Examined, Inspector, Store
 from bee_core.codec import Codec, JsonCodec

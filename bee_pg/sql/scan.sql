@@ -7,7 +7,8 @@ create or replace function scan(
   queue text, state text, most integer, rank smallint default null, at double precision default null,
   number bigint default null, last text default null
 ) returns setof stored
-language plpgsql stable set search_path from current set enable_bitmapscan = off set jit = off as $$
+language plpgsql stable set search_path from current
+set enable_bitmapscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
   now  timestamptz := clock_timestamp();
@@ -15,33 +16,39 @@ declare
 begin
   case state
     when 'ready' then
-      return query select (stored(r, now)).* from (
-        (select m from message m
-         where m.queue = scan.queue and not m.leased and m.due <= now
-           and (at is null or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
-         order by -m.priority, m.due, m.number limit most)
-        union all
-        (select m from message m
-         where m.queue = scan.queue and m.leased and m.leased_until <= now
-           and (at is null or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
-         order by -m.priority, m.due, m.number limit most)
-      ) as one (r) order by -(r).priority, (r).due, (r).number limit most;
+      return query
+        select s.* from (
+          (select m from message m
+           where m.queue = scan.queue and not m.leased and m.due <= now
+             and (at is null or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
+           order by -m.priority, m.due, m.number limit most)
+          union all
+          (select m from message m
+           where m.queue = scan.queue and m.leased and m.leased_until <= now
+             and (at is null or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
+           order by -m.priority, m.due, m.number limit most)
+        ) as r (m), lateral stored(r.m, now) s
+        order by -(r.m).priority, (r.m).due, (r.m).number limit most;
     when 'delayed' then
-      return query select (stored(m, now)).* from message m
+      return query
+        select s.* from message m, lateral stored(m, now) s
         where m.queue = scan.queue and not m.leased and m.due > now
           and (at is null or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
         order by -m.priority, m.due, m.number limit most;
     when 'leased' then
-      return query select (stored(m, now)).* from message m
+      return query
+        select s.* from message m, lateral stored(m, now) s
         where m.queue = scan.queue and m.leased and m.leased_until > now
           and (at is null or (m.leased_until, m.number) > (mark, scan.number))
         order by m.leased_until, m.number limit most;
     when 'blocked' then
-      return query select (stored(s)).* from successor s
-        where s.queue = scan.queue and (last is null or s.id > last collate "C")
-        order by s.id limit most;
+      return query
+        select s.* from successor b, lateral stored(b) s
+        where b.queue = scan.queue and (last is null or b.id > last collate "C")
+        order by b.id limit most;
     when 'archived' then
-      return query select (stored(a)).* from archive a
+      return query
+        select s.* from archive a, lateral stored(a) s
         where a.queue = scan.queue
           and (at is null or (a.archived_at, a.incarnation) < (mark, scan.number))
         order by a.archived_at desc, a.incarnation desc limit most;

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import PgServer
+
 from .markdown import ROOT, blocks
 
 EXAMPLES = ROOT / "examples"
@@ -55,12 +57,22 @@ two jobs run while the service shuts down
 they were let to end: ['GOOD NIGHT', 'HELLO']
 nothing is left: True
 """,
+    "orders": """\
+order 1: paid
+order 2: refused, and rolled back
+confirmed order 1
+""",
 }
 
 
 @pytest.mark.parametrize("name", PRINTS)
-def test_an_example_ends_by_itself_and_prints_what_it_did(name: str, tmp_path: Path) -> None:
+def test_an_example_ends_by_itself_and_prints_what_it_did(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "BEE_URL"}
+    if "DATABASE_URL" in (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"):
+        server: PgServer = request.getfixturevalue("pg")
+        environment["DATABASE_URL"] = server.database()
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
 
     run = subprocess.run(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import PgServer
+
 from .markdown import PAGES, ROOT, blocks, name_of
 from .program import run_page
 
@@ -31,8 +33,14 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[types.Mo
 
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
 def test_the_programs_of_a_page_run(
-    page: Path, module: types.ModuleType, request: pytest.FixtureRequest
+    page: Path,
+    module: types.ModuleType,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if "DATABASE_URL" in page.read_text(encoding="utf-8"):
+        server: PgServer = request.getfixturevalue("pg")
+        monkeypatch.setenv("DATABASE_URL", server.database())
     run_page(page, module, request.getfixturevalue)
 
 
