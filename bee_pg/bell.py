@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import psycopg
-from psycopg import sql
 
-from bee_core.errors import BrokerClosed, BrokerError
+from bee_core.errors import BrokerClosed, BrokerError, BrokerUnavailable
 from bee_core.message import new_id
 from bee_pg.faults import translate
 from bee_pg.pool import Connection, cut
@@ -26,25 +25,32 @@ _TRY_AGAIN = 300.0
 
 
 class Bell:
-    """The notifications of all queues, for everybody in this event loop."""
+    """The notifications of all queues, for everybody in this event loop.
+
+    `listen` opens the connection, `notify` sends a notification to ourselves, and `rise` takes us
+    off the list of the idle and wakes somebody else.
+    """
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Connection]],
+        listen: Callable[[str], Awaitable[Connection]],
         notify: Callable[[str], Awaitable[object]],
-        pass_on: Callable[[str], Awaitable[object]],
+        rise: Callable[[str, str], Awaitable[object]],
     ) -> None:
         self.channel = f"bee_{new_id().replace('-', '')}"
-        self._connect = connect
+        self.resting: dict[str, float] = {}
+        """Until when we are listed as idle, by queue."""
+        self._listen = listen
         self._notify = notify
-        self._pass_on = pass_on
+        self._rise = rise
         self._waiters: defaultdict[str, deque[asyncio.Future[None]]] = defaultdict(deque)
         self._starting = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._heard = asyncio.Event()
         self._deaf_until = 0.0
-        self._passing: set[asyncio.Task[None]] = set()
+        self._rising: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def hears(self) -> bool:
         """Whether notifications arrive here; listens from now on if they do."""
@@ -56,7 +62,7 @@ class Bell:
             loop = asyncio.get_running_loop()
             if loop.time() < self._deaf_until:
                 return False
-            if await self._listen():
+            if await self._start():
                 return True
             self._deaf_until = loop.time() + _TRY_AGAIN
             return False
@@ -67,76 +73,93 @@ class Bell:
         self._waiters[queue].append(waiter)
         return waiter
 
-    async def until(self, queue: str, waiter: asyncio.Future[None], timeout: float) -> None:
-        """Wait for it. Raises if the connection that listens has failed meanwhile."""
+    async def until(self, queue: str, waiter: asyncio.Future[None], timeout: float) -> bool:
+        """Wait for it; whether it came. Raises if the connection that listens has failed."""
         try:
             await asyncio.wait({waiter}, timeout=timeout)
         except asyncio.CancelledError:
-            if waiter.done() and waiter.exception() is None:
-                self._hand_over(queue)  # it was woken, and somebody must look
-            raise
-        finally:
             self.dismiss(queue, waiter)
-        if waiter.done() and not waiter.cancelled():
+            raise
+        if waiter.done():
             waiter.result()
+            return True
+        self.dismiss(queue, waiter)
+        return False
 
     def dismiss(self, queue: str, waiter: asyncio.Future[None]) -> None:
-        """Wait for it no longer."""
+        """Wait for it no longer. If it was woken already, somebody else must look."""
         if not waiter.done():
             self._waiters[queue].remove(waiter)
             waiter.cancel()
+        elif waiter.exception() is None:
+            self._hand_over(queue)
 
     def is_awaited(self, queue: str) -> bool:
         """Whether somebody here waits for messages of this queue."""
         return bool(self._waiters[queue])
 
+    async def risen(self) -> None:
+        """Return when nobody here is about to be taken off the list of the idle."""
+        while self._rising:
+            await asyncio.wait(self._rising)
+
     async def aclose(self) -> None:
         """Stop listening, and send those away who wait."""
+        self._closed = True
         self._fail(BrokerClosed("this PgBroker was closed"))
-        tasks = [*self._passing, *([self._reader] if self._reader else [])]
+        self._heard.set()
+        tasks = [*self._rising, *([self._reader] if self._reader else [])]
         if self._connection is not None:
             cut(self._connection)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._hang_up()
+        await self.hang_up()
 
-    async def _listen(self) -> bool:
+    async def hang_up(self) -> None:
+        """Let go of the connection, and of nothing else: its event loop may be no more."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _start(self) -> bool:
         """Open the connection and see whether a notification to ourselves arrives."""
-        self._connection = await self._connect()
+        connection = self._connection = await self._listen(self.channel)
+        self.resting.clear()  # the server may have forgotten
         self._heard.clear()
         try:
-            listen = sql.SQL("listen {}").format(sql.Identifier(self.channel))
-            await self._connection.execute(listen)
-            self._reader = asyncio.create_task(self._read(self._connection), name="bee:bell")
+            self._check_open()
+            self._reader = asyncio.create_task(self._read(connection), name="bee:bell")
             await self._notify(self.channel)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBE):
                     await self._heard.wait()
-        except psycopg.Error as error:
-            raise translate(error) from error
-        finally:
-            if not self._heard.is_set():
-                await self._stop()
+            self._check_open()
+            if self._reader.done():
+                raise BrokerUnavailable("the connection that listens has ended")
+        except BaseException:
+            await self._stop()
+            raise
+        if not self._heard.is_set():
+            await self._stop()
         return self._heard.is_set()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
 
     async def _stop(self) -> None:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
             self._reader = None
-        await self._hang_up()
-
-    async def _hang_up(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        await self.hang_up()
 
     async def _read(self, connection: Connection) -> None:
         try:
             async for notification in connection.notifies():
                 if notification.payload:
-                    self._hand_over(notification.payload, pass_on=False)
+                    self._hand_over(notification.payload)
                 else:
                     self._heard.set()
             self._fail(BrokerError("the connection that listens has ended"))
@@ -145,19 +168,20 @@ class Bell:
         finally:
             await connection.close()
 
-    def _hand_over(self, queue: str, *, pass_on: bool = True) -> None:
-        """Wake somebody here, or else somebody elsewhere."""
+    def _hand_over(self, queue: str) -> None:
+        """Wake somebody here; or else somebody elsewhere, who is not as busy as we are."""
         waiters = self._waiters[queue]
         if waiters:
             waiters.popleft().set_result(None)
-        elif pass_on:
-            task = asyncio.create_task(self._ring_elsewhere(queue), name="bee:ring")
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+        elif not self._closed:
+            self.resting.pop(queue, None)
+            task = asyncio.create_task(self._wake_another(queue), name="bee:ring")
+            self._rising.add(task)
+            task.add_done_callback(self._rising.discard)
 
-    async def _ring_elsewhere(self, queue: str) -> None:
+    async def _wake_another(self, queue: str) -> None:
         with suppress(BrokerError):  # what it costs is a poll
-            await self._pass_on(queue)
+            await self._rise(queue, self.channel)
 
     def _fail(self, error: Exception) -> None:
         for waiters in self._waiters.values():

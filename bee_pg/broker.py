@@ -15,15 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from bee_core.broker import Store
-from bee_core.disposition import Archive, Reschedule, Terminal
-from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption
-from bee_core.message import (
-    Draft,
-    Lease,
-    Receipt,
-    Sent,
-    Settlement,
+from bee_core.checks import (
     check_draft,
     check_holder,
     check_ids,
@@ -31,6 +23,10 @@ from bee_core.message import (
     check_terminal,
     check_whole,
 )
+from bee_core.disposition import Archive, Reschedule, Terminal
+from bee_core.duration import Duration, seconds
+from bee_core.errors import IdTaken, InvalidName, InvalidOption
+from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
 from bee_core.url import Url, redact
 from bee_pg.inspector import PgInspector
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
@@ -38,7 +34,10 @@ from bee_pg.records import SEND, draft_columns, lease, receipt_columns, settleme
 from bee_pg.sending import LETTERS, AsyncSending, Sending, sending
 
 _REST = 5.0
-"""Seconds for which one who waits is listed as idle."""
+"""Seconds after which one who waits sees to it that he is still listed as idle."""
+_PATIENCE = 0.8
+"""The part of the deadline after which a lease gives up by itself: nobody may be there any more."""
+_LEAST_DOUBT = 0.01
 _BUSY = 10
 """Messages in one lease that show there is enough to do."""
 _SHORTEST_POLL, _LONGEST_POLL = 0.05, 1.0
@@ -101,10 +100,11 @@ class PgBroker(PgInspector, Store):
     @overload
     def sending(self, connection: psycopg.Connection[Any]) -> Sending: ...
     @overload
-    def sending(self, connection: object) -> AsyncSending | Sending: ...
+    def sending(self, connection: object) -> Any: ...
     def sending(self, connection: object) -> AsyncSending | Sending:
         """A way to send inside a transaction of the caller's own. See `bee_pg.sending`."""
-        return sending(connection, schema=self._schema)
+        found: AsyncSending | Sending = sending(connection, schema=self._schema)
+        return found
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
@@ -131,16 +131,20 @@ class PgBroker(PgInspector, Store):
         rows = await self._run_on(
             queue,
             "lease",
-            "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text",
+            "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text, %b::float8",
             min(limit, 2**31 - 1),
             hidden,
             holder,
             lows,
             since,
             self._up(queue),
+            _PATIENCE * self._deadline,
         )
         line.looked(began, loop.time(), rows, whole=lows is None)
         self._much_to_do[queue] = len(rows) >= _BUSY
+        if rows:
+            self._step.pop(queue, None)
+            self._doubts.pop(queue, None)
         return [lease(row) for row in rows]
 
     async def extend(
@@ -184,26 +188,41 @@ class PgBroker(PgInspector, Store):
         if not self._notify or not await self._ears().hears():
             await self._poll(queue, timeout)
             return
-        bell = self._ears()
-        waiter = bell.expect(queue)
-        try:
-            await self._lie_down(queue)
-            pause = min(timeout, await self._upcoming(queue))
-        except BaseException:
-            bell.dismiss(queue, waiter)
-            raise
-        await bell.until(queue, waiter, max(pause, 0.0))
+        loop, bell = asyncio.get_running_loop(), self._ears()
+        until, pause, woken = loop.time() + timeout, _REST, False
+        while pause == _REST and not woken:
+            waiter = bell.expect(queue)
+            try:
+                await self._lie_down(queue)
+                pause = min(await self._pause(queue), _REST, max(until - loop.time(), 0.0))
+            except BaseException:
+                bell.dismiss(queue, waiter)
+                raise
+            woken = await bell.until(queue, waiter, pause)
 
     async def _poll(self, queue: str, timeout: float) -> None:
-        """Look again and again, ever less often."""
+        """Look again and again, ever less often until a lease has found something."""
         loop = asyncio.get_running_loop()
-        until, step = loop.time() + timeout, _SHORTEST_POLL
+        until = loop.time() + timeout
         while (left := until - loop.time()) > 0:
-            upcoming = await self._upcoming(queue)
-            if upcoming <= 0:
+            step = self._step.get(queue, _SHORTEST_POLL)
+            self._step[queue] = min(2 * step, _LONGEST_POLL)
+            pause = await self._pause(queue)
+            await asyncio.sleep(min(left, step, pause))
+            if pause <= step:
                 return
-            await asyncio.sleep(min(left, step, upcoming))
-            step = min(2 * step, _LONGEST_POLL)
+
+    async def _pause(self, queue: str) -> float:
+        """Seconds until it is worth while to look.
+
+        What is ready and yet was not leased is locked by somebody, for as long as he likes.
+        """
+        upcoming = await self._upcoming(queue)
+        if upcoming > 0:
+            return upcoming
+        doubt = self._doubts.get(queue, 0.0)
+        self._doubts[queue] = min(max(2 * doubt, _LEAST_DOUBT), _LONGEST_POLL)
+        return doubt
 
     async def _upcoming(self, queue: str) -> float:
         """Seconds until something may be ready."""
@@ -213,22 +232,24 @@ class PgBroker(PgInspector, Store):
 
     async def _lie_down(self, queue: str) -> None:
         """Be listed as idle, unless that still holds for a while."""
-        now = asyncio.get_running_loop().time()
-        if self._resting.get(queue, 0.0) < now + _REST / 2:
-            channel = self._ears().channel
-            await self._run_on(queue, "rest", "%b::text, %b::float8", channel, 2 * _REST)
-            self._resting[queue] = now + 2 * _REST
+        bell, now = self._ears(), asyncio.get_running_loop().time()
+        await bell.risen()
+        if bell.resting.get(queue, 0.0) < now + 1.2 * _REST:
+            await self._run_on(queue, "rest", "%b::text, %b::float8", bell.channel, 2 * _REST)
+            bell.resting[queue] = now + 2 * _REST
 
     def _up(self, queue: str) -> str | None:
         """The channel to be taken off the list of the idle, if there was much to do of late."""
         bell = self._bell
         if bell is None or not self._much_to_do.get(queue) or bell.is_awaited(queue):
             return None
-        return bell.channel if self._resting.pop(queue, None) is not None else None
+        return bell.channel if bell.resting.pop(queue, None) is not None else None
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
         self._much_to_do: dict[str, bool] = {}
+        self._step: dict[str, float] = {}
+        self._doubts: dict[str, float] = {}
 
 
 def _parameters(url: str) -> dict[str, Any]:

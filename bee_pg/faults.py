@@ -20,6 +20,12 @@ _FULL = frozenset({"53100", "53200"})
 _PASSES = frozenset({"53300", "53400", "55P03", "57014", "25006", "55000"})
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42883", "42704"})
 
+_GRANTS = (
+    "Whoever works needs: grant usage on schema {schema}; grant select, insert, update, delete on "
+    "all tables in schema {schema}; grant usage on all sequences in schema {schema}. Less will do "
+    "for others: docs/production/postgres.md"
+)
+
 
 def translate(error: psycopg.Error, *, schema: str = "") -> BrokerError:
     """The BrokerError for an error of a statement that had been sent."""
@@ -30,7 +36,7 @@ def translate(error: psycopg.Error, *, schema: str = "") -> BrokerError:
     if state in _NO_SCHEMA:
         return SchemaMissing(f"schema {schema!r} is not complete: {text}. Run: bee db apply")
     if state == "42501":
-        return BrokerMisconfigured(f"{text} (see the grants in docs/production/postgres.md)")
+        return BrokerMisconfigured(f"{text}. {_GRANTS.format(schema=schema)}")
     if state in AGAIN or state in _PASSES:
         return BrokerUnavailable(text)  # the statement was rolled back
     if not state or state[:2] in ("08", "57", "58", "XX"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from psycopg.rows import TupleRow
@@ -25,10 +25,10 @@ _PAGE = 10_000
 class _Mark(msgspec.Struct, array_like=True):
     """Where a page ended; the arguments of scan.sql."""
 
-    rank: int | None = None
-    at: float | None = None
-    number: int | None = None
-    last: str | None = None
+    rank: Annotated[int, msgspec.Meta(ge=-9, le=9)] | None = None
+    at: Annotated[float, msgspec.Meta(ge=0, le=9e12)] | None = None
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    last: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00]*\Z")] | None = None
 
 
 class PgInspector(Session, Inspector, Examined):
@@ -138,5 +138,5 @@ def _mark(state: State, row: TupleRow) -> str:
 def _read_mark(after: str) -> _Mark:
     try:
         return msgspec.json.decode(after, type=_Mark)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidOption(f"after must come from a page of this scan: {error}") from error

@@ -1,10 +1,10 @@
 """How far back in a queue's line a lease has to look.
 
 All of it, as a rule. But while somebody holds an old snapshot, PostgreSQL can remove nothing that
-was deleted since, and every look from the beginning steps over all of it. So when a look at the
-whole line was slow, the next ones begin where the last lease was found; a whole look follows as
-soon as it costs no more than a twentieth of the time, and finds what was committed late or sent
-back.
+was deleted since, and every look from the beginning steps over all of it. So when two looks at the
+whole line, one after the other, were slow, the next ones begin where the last lease was found. A
+whole look follows as soon as it costs no more than a twentieth of the time, and within seconds
+anyway: it finds what was committed late or sent back.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from psycopg.rows import TupleRow
 
 from bee_core.message import PRIORITIES
 
-SLOW = 0.05
+SLOW = 0.01
 _SHARE = 20
+_LONGEST = 2.0
+"""Seconds for which what was committed late may stay unseen."""
 _SLACK = 0.25
 """Seconds by which commits may be out of order and still be seen at once."""
 
@@ -28,6 +30,7 @@ class Line:
         self._lows: dict[int, float] = {}
         self._looked = 0.0
         self._again = 0.0
+        self._was_slow = False
 
     def reach(self, now: float) -> tuple[list[float | None] | None, float | None]:
         """The arguments `lows` and `since` of lease.sql."""
@@ -40,8 +43,11 @@ class Line:
         """Remember what a look found, and how long it took."""
         if whole:
             took = ended - began
+            is_slow = took > SLOW  # once, it may have been this program, or the way there
             self._looked = began
-            self._again = ended + _SHARE * took if took > SLOW else 0.0
+            pause = min(_SHARE * took, _LONGEST) if is_slow and self._was_slow else 0.0
+            self._again = ended + pause
+            self._was_slow = is_slow
         first: dict[int, float] = {}
         for row in rows:
             first.setdefault(row[11], row[12] - _SLACK)

@@ -11,18 +11,19 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel
+from psycopg import AsyncConnection, IsolationLevel, sql
 from psycopg.rows import TupleRow
 
-from bee_core.errors import BrokerUnavailable, OutcomeUnknown
+from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_pg.faults import cannot_connect, translate
 
 Connection = AsyncConnection[TupleRow]
+T = TypeVar("T")
 
 
 class Pool:
@@ -42,21 +43,43 @@ class Pool:
         self, statement: str, arguments: Sequence[Any], *, until: float
     ) -> list[TupleRow]:
         """The rows that a statement returns. Raises a BrokerError."""
-        loop = asyncio.get_running_loop()
+        return await self.run(lambda c: self._execute(c, statement, arguments), until=until)
+
+    async def run(self, work: Callable[[Connection], Coroutine[Any, Any, T]], *, until: float) -> T:
+        """What some work over a connection returns. Raises a BrokerError."""
         connection = await self._take(until)
-        work = loop.create_task(self._execute(connection, statement, arguments), name="bee:pg")
+        try:
+            return await self._in_time(connection, work(connection), until)
+        finally:
+            await self._give_back(connection)
+
+    async def listen(self, channel: str, until: float) -> Connection:
+        """A connection beside the pool, that hears on a channel."""
+        connection = await self.connect(until)
+        statement = sql.SQL("listen {}").format(sql.Identifier(channel))
+        try:
+            await self._in_time(connection, connection.execute(statement), until)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _in_time(
+        self, connection: Connection, work: Coroutine[Any, Any, T], until: float
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name="bee:pg")
         overdue = loop.call_at(until, cut, connection)
         try:
-            await asyncio.wait({work})
+            await asyncio.wait({task})
         except asyncio.CancelledError:
             cut(connection)
-            await _ended(work)
+            await _ended(task)
             raise
         finally:
             overdue.cancel()
-            await self._give_back(connection)
         try:
-            return work.result()
+            return task.result()
         except psycopg.Error as error:
             if loop.time() >= until:
                 raise OutcomeUnknown("PostgreSQL did not answer in time") from error
@@ -105,12 +128,20 @@ class Pool:
                     break
                 await connection.close()
             else:
+                self._check_open()
                 connection = await self.connect(until)
+            if self._closed:
+                await connection.close()
+            self._check_open()
         except BaseException:
             self._places.release()
             raise
         self._busy.add(connection)
         return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
 
     async def _give_back(self, connection: Connection) -> None:
         self._busy.discard(connection)

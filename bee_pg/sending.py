@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import psycopg
+from psycopg.rows import tuple_row
 
+from bee_core.checks import check_draft, check_queue
 from bee_core.errors import IdTaken, InvalidName, InvalidOption
-from bee_core.message import Draft, Sent, Ticket, check_draft, check_queue
+from bee_core.message import Draft, Sent, Ticket
 from bee_pg.faults import translate
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
 from bee_pg.records import SEND, call, draft_columns
@@ -48,7 +50,7 @@ class AsyncSending:
             return []
         statement, arguments = _statement(self._schema, queue.name, drafts)
         try:
-            cursor = psycopg.AsyncCursor(self._connection)
+            cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
             await cursor.execute(statement, arguments, binary=True)
             row = await cursor.fetchone()
         except psycopg.Error as error:
@@ -70,7 +72,7 @@ class Sending:
             return []
         statement, arguments = _statement(self._schema, queue.name, drafts)
         try:
-            cursor = psycopg.Cursor(self._connection)
+            cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
             cursor.execute(statement, arguments, binary=True)
             row = cursor.fetchone()
         except psycopg.Error as error:
@@ -85,7 +87,7 @@ def sending(
 @overload
 def sending(connection: psycopg.Connection[Any], *, schema: str = DEFAULT_SCHEMA) -> Sending: ...
 @overload
-def sending(connection: object, *, schema: str = DEFAULT_SCHEMA) -> AsyncSending | Sending: ...
+def sending(connection: object, *, schema: str = DEFAULT_SCHEMA) -> Any: ...
 def sending(connection: object, *, schema: str = DEFAULT_SCHEMA) -> AsyncSending | Sending:
     """A way to send inside the caller's transaction.
 

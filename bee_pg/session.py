@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from psycopg.rows import TupleRow
 
-from bee_core.errors import BrokerClosed, BrokerMisconfigured, BrokerUnavailable, OutcomeUnknown
-from bee_core.message import check_queue
+from bee_core.checks import check_queue
+from bee_core.errors import (
+    BrokerClosed,
+    BrokerError,
+    BrokerMisconfigured,
+    BrokerUnavailable,
+    OutcomeUnknown,
+)
 from bee_pg import migrate
 from bee_pg.bell import Bell
 from bee_pg.faults import is_passing
@@ -20,6 +27,8 @@ from bee_pg.records import call
 
 _OLDEST = 140000
 _TRIES = 5
+_FAREWELL = 0.5
+"""Seconds that closing may wait for the server."""
 
 
 class Session:
@@ -41,7 +50,6 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell: Bell | None = None
         self._lines: dict[str, Line] = {}
-        self._resting: dict[str, float] = {}
         self._closed = False
 
     async def aclose(self) -> None:
@@ -50,11 +58,12 @@ class Session:
             raise BrokerClosed("this PgBroker belongs to another event loop: close it there")
         self._closed = True
         bell, self._bell = self._bell, None
-        if elsewhere:
-            return  # its connections have ended with the event loop that they belonged to
         try:
-            if bell is not None:
+            if elsewhere and bell is not None:
+                await bell.hang_up()
+            elif bell is not None:
                 await bell.aclose()
+                await self._take_leave(bell)
         finally:
             await self._pool.aclose()
 
@@ -103,31 +112,40 @@ class Session:
         if encoding != "UTF8":
             raise BrokerMisconfigured(f"the database must be in UTF8, this one is in {encoding}")
         self._pool.wraps = isolation != "read committed"
-        connection = await self._pool.connect(until)
-        try:
-            found = await migrate.installed(connection, self._schema)
-            if self._migrate and found != migrate.latest():
-                await migrate.apply(connection, self._schema)
-            else:
-                migrate.check_installed(found, self._schema, self._shown)
-        finally:
-            await connection.close()
+        await self._pool.run(lambda c: self._check_schema(c, until), until=until)
+
+    async def _check_schema(self, connection: Connection, until: float) -> None:
+        found = await migrate.installed(connection, self._schema)
+        if self._migrate and found != migrate.latest():
+            # So that it ends in its own words, and not in those of the deadline.
+            patience = 0.8 * (until - asyncio.get_running_loop().time())
+            await migrate.apply(connection, self._schema, patience=patience)
+        else:
+            migrate.check_installed(found, self._schema, self._shown)
 
     # Waiting.
 
     def _ears(self) -> Bell:
         if self._bell is None:
-            self._bell = Bell(self._connect_to_listen, self._probe, self._ring)
+            self._bell = Bell(self._listen, self._probe, self._rise)
         return self._bell
 
-    async def _connect_to_listen(self) -> Connection:
-        return await self._pool.connect(self._until())
+    async def _listen(self, channel: str) -> Connection:
+        return await self._pool.listen(channel, self._until())
 
     async def _probe(self, channel: str) -> object:
         return await self._call("select pg_notify(%s, '')", [channel], self._until())
 
-    async def _ring(self, queue: str) -> object:
-        return await self._run_on(queue, "ring", "%b::int8", 1)
+    async def _rise(self, queue: str, channel: str) -> object:
+        return await self._run_on(queue, "rise", "%b::text", channel)
+
+    async def _take_leave(self, bell: Bell) -> None:
+        """Be no longer listed as idle. If that fails, others may miss a wake-up, and no more."""
+        statement = call(self._schema, "rise", "%b::text, %b::text")
+        until = asyncio.get_running_loop().time() + min(self._deadline, _FAREWELL)
+        for queue in bell.resting:
+            with suppress(BrokerError):
+                await self._pool.call(statement, [queue, bell.channel], until=until)
 
     def _line(self, queue: str) -> Line:
         return self._lines.setdefault(queue, Line())

@@ -6,17 +6,21 @@ from importlib.metadata import version
 
 import click
 
+from bee_core.cli.db import db
+from bee_core.cli.examples import examples
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "bee demo          watch a handful of jobs of every fate, in a few seconds",
+        "bee demo | cat    the same as plain lines",
+        "bee db apply      create or upgrade the schema in PostgreSQL",
+    ),
+)
 @click.version_option(version("bee-jobs"), prog_name="bee")
 def main() -> None:
-    """Typed jobs in memory and on Redis: one contract, nothing lost.
-
-    \b
-    Examples:
-      bee demo          watch a handful of jobs of every fate, in a few seconds
-      bee demo | cat    the same as plain lines
-    """
+    """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""
 
 
 @main.command()
@@ -31,3 +35,6 @@ def demo(plain: bool) -> None:
     from bee_core.cli.demo import run_demo
 
     raise SystemExit(run_demo(plain=plain))
+
+
+main.add_command(db)

@@ -18,7 +18,7 @@ create table message (
     stalls       integer     not null default 0,
     releases     integer     not null default 0,
     unknowns     integer     not null default 0,
-    priority     smallint    not null,
+    priority     smallint    not null check (priority between -9 and 9), -- others are never leased
     leased       boolean     not null default false, -- is listed among the leases, not in the line
     queue        text collate "C" not null,
     id           text collate "C" not null,

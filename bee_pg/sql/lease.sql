@@ -4,11 +4,13 @@
 --           they pile up in front, and going past them each time is what brings queues down.
 -- since     the same for leases that ran out: no longer ago than this many seconds
 -- channel   who leases has been waiting on it, and waits no longer
+-- patience  seconds: if it took longer (somebody had locked the table), who asked has given up, and
+--           would not know what he holds. Then nothing is taken
 -- invariant a row is locked before it is looked at, and one that somebody else has locked is his
 create or replace function lease(
   queue text, most integer, duration double precision, holder text,
   lows double precision[] default null, since double precision default null,
-  channel text default null
+  channel text default null, patience double precision default null
 ) returns table (
   id text, token bigint, deliveries integer, errors integer, timeouts integer, stalls integer,
   releases integer, unknowns integer, sent_at double precision, headers bytea, body bytea,
@@ -78,6 +80,9 @@ begin
            date_part('epoch', t.sent_at), t.headers, t.body, t.priority, date_part('epoch', t.due)
     from taken t
     order by -t.priority, t.due, t.number;
+  if clock_timestamp() > statement_timestamp() + make_interval(secs => patience) then
+    raise lock_not_available using message = 'it took too long to lease';
+  end if;
   if cardinality(places) = most then
     perform ring(lease.queue, 1); -- there may be more: pass the wake-up on
   end if;

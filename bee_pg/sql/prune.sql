@@ -7,9 +7,13 @@ language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  kept    bigint := (select coalesce(sum(t.count), 0) from tally t where t.queue = prune.queue);
+  kept    bigint;
   deleted bigint;
 begin
+  if spared > 0 then -- one at a time: two would spare different ones
+    perform pg_advisory_xact_lock(hashtextextended('bee prune ' || prune.queue, 0));
+  end if;
+  select coalesce(sum(t.count), 0) into kept from tally t where t.queue = prune.queue;
   delete from archive a where a.ctid = any (array(
     select o.ctid from archive o
     where o.queue = prune.queue and o.archived_at <= clock_timestamp() - make_interval(secs => age)

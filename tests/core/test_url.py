@@ -328,3 +328,17 @@ def test_a_hive_can_be_shown_even_if_its_settings_cannot_be_read() -> None:
     write("bee.toml", "url = ")
 
     assert "Hive" in repr(bee.Hive())
+
+
+@pytest.mark.parametrize(
+    ("url", "rest"),
+    [
+        ("postgresql:///shop?schema=jobs", "postgresql:///shop"),
+        ("postgresql://?schema=jobs", "postgresql://"),
+        ("postgresql:///?schema=jobs&host=/run", "postgresql:///?host=/run"),
+        ("postgresql://ada@/shop?schema=jobs", "postgresql://ada@/shop"),
+        ("postgresql://db/shop?host=a&schema=jobs&port=1", "postgresql://db/shop?host=a&port=1"),
+    ],
+)
+def test_a_url_without_some_parameters_leads_to_the_same_place(url: str, rest: str) -> None:
+    assert rest == Url(url).without("schema")

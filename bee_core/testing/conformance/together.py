@@ -46,6 +46,18 @@ class Together(Conformance):
 
             assert Counter(wanted) == Counter(rest + [id for some in taken for id in some])
 
+    async def test_many_who_prune_at_once_keep_the_newest(self) -> None:
+        async with self.harness() as h, clones(h, CLIENTS) as brokers:
+            await send(h, *(f"m{n:02}" for n in range(60)))
+            for held in await lease(h, 60):
+                await end(h, held, Archive())
+
+            gone = await asyncio.gather(*(b.prune(h.queue, keep=5) for b in brokers))
+
+            kept = (await h.broker.scan(h.queue, State.ARCHIVED)).items
+            assert [f"m{n:02}" for n in range(59, 54, -1)] == [one.id for one in kept]
+            assert 55 == sum(gone)
+
     async def test_many_threads_lease_each_message_once(self) -> None:
         async with self.harness() as h:
             wanted = [str(n) for n in range(200)]

@@ -1,0 +1,1 @@
+"""The command `bee`, as one types it."""

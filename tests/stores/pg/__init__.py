@@ -1,0 +1,1 @@
+"""The PostgreSQL broker in trouble: real servers, real faults."""
