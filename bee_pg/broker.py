@@ -219,6 +219,7 @@ class PgBroker(PgInspector, Store):
         """
         upcoming = await self._upcoming(queue)
         if upcoming > 0:
+            self._doubts.pop(queue, None)
             return upcoming
         doubt = self._doubts.get(queue, 0.0)
         self._doubts[queue] = min(max(2 * doubt, _LEAST_DOUBT), _LONGEST_POLL)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never, cast
 
 from psycopg.rows import TupleRow
 
 from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.errors import BrokerError
 from bee_core.message import (
+    KEEP,
+    NO_HEADERS,
     Counters,
     Draft,
     Lease,
@@ -32,8 +35,11 @@ def call(schema: str, verb: str, types: str) -> str:
     return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
 
 
-def draft_columns(drafts: Sequence[Draft]) -> list[list[Any]]:
-    """Drafts as the six arrays of `deliver.sql`."""
+def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
+    """Drafts as the six arrays of `deliver.sql`; one that would say nothing is left out."""
+    if all(_is_plain(draft) for draft in drafts):
+        ids, bodies = [draft.id for draft in drafts], [draft.body for draft in drafts]
+        return [ids, None, None, None, None, bodies]
     return [
         [draft.id for draft in drafts],
         [pack_rule(draft.if_taken) for draft in drafts],
@@ -77,7 +83,7 @@ def lease(row: TupleRow) -> Lease:
     return Lease(
         Receipt(id, token),
         row[10],
-        unpack_headers(row[9]),
+        _headers(row[9]),
         Counters(
             deliveries=deliveries,
             errors=errors,
@@ -99,7 +105,7 @@ def stored(row: TupleRow) -> Stored:
         incarnation=incarnation,
         state=State(state),
         body=body,
-        headers=unpack_headers(headers),
+        headers=_headers(headers),
         priority=priority,
         counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
         sent_at=sent_at,
@@ -109,6 +115,18 @@ def stored(row: TupleRow) -> Stored:
         note=Note(cast("Reason", reason), (detail or b"").decode()) if reason else None,
         archived_at=archived_at,
     )
+
+
+def _headers(packed: bytes | None) -> Mapping[str, str]:
+    """None if somebody has written into the row: the error would hit all that is leased with it."""
+    try:
+        return unpack_headers(packed)
+    except BrokerError:
+        return NO_HEADERS
+
+
+def _is_plain(draft: Draft) -> bool:
+    return not (draft.if_taken is not KEEP or draft.delay or draft.priority or draft.headers)
 
 
 def _way(settlement: Settlement) -> str:

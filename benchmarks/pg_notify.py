@@ -26,8 +26,8 @@ from tests.servers import PgServer, pg_binaries
 CLIENTS = (1, 4, 16, 32)
 SEND = """
 select sent from bee.send(
-  'bench', array[gen_random_uuid()::text], array['K'], array[0.0], array[0::smallint],
-  array[null::bytea], array['{"v":1,"job":{"type":"noop","number":1}}'::bytea]);
+  'bench', array[gen_random_uuid()::text], null, null, null, null,
+  array['{"v":1,"job":{"type":"noop","number":1}}'::bytea]);
 """
 NOTIFIED = f"begin;\n{SEND}\nselect pg_notify('somebody', 'bench');\ncommit;\n"
 

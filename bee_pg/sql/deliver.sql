@@ -1,6 +1,7 @@
 -- Store drafts, in their order. What `send` does, and the fifth step of `settle`.
 -- rules     per draft: K keep, R reject, or the four letters of an update: whether the payload is
 --           replaced (1, 0), the time (a, n, l, e), the policy (1, 0), the counters reset (1, 0)
+--           This array, delays, priorities and headers may be null: K, 0, 0 and none for every draft.
 -- returns   a letter per draft: c created, k kept, u updated, b blocked; r if it was to be rejected,
 --           and then the caller has to undo it all
 -- locks     rows in the order of their ids, so that two who send the same cannot wait for each other
@@ -21,8 +22,8 @@ declare
   i       integer;
 begin
   insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
-    select deliver.queue, d.id, d.number, d.number, d.priority, now, now + make_interval(secs => d.delay),
-           d.headers, d.body
+    select deliver.queue, d.id, d.number, d.number, coalesce(d.priority, 0), now,
+           now + make_interval(secs => coalesce(d.delay, 0)), d.headers, d.body
     from unnest(ids, numbers, priorities, delays, deliver.headers, bodies)
       as d (id, number, priority, delay, headers, body)
     order by d.id, d.number
@@ -46,13 +47,13 @@ begin
   for i in select d.n from unnest(ids, letters) with ordinality as d (id, letter, n)
            where d.letter = '' order by d.id, d.n
   loop
-    if rules[i] = 'K' then
+    if coalesce(rules[i], 'K') = 'K' then
       letters[i] := 'k';
     elsif rules[i] = 'R' then
       letters[i] := 'r';
     else
       arrival := row(
-        numbers[i], now, now + make_interval(secs => delays[i]), priorities[i],
+        numbers[i], now, now + make_interval(secs => coalesce(delays[i], 0)), coalesce(priorities[i], 0),
         substr(rules[i], 1, 1) = '1',
         case substr(rules[i], 2, 1) when 'a' then 'always' when 'n' then 'never'
                                     when 'l' then 'if_later' when 'e' then 'if_earlier' end,

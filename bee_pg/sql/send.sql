@@ -8,7 +8,7 @@ create or replace function send(
 language plpgsql set search_path from current set lock_timeout = '3s' as $$
 #variable_conflict use_column
 begin
-  if not 'R' = any (rules) then
+  if rules is null or not 'R' = any (rules) then
     sent := deliver(send.queue, ids, rules, delays, priorities, send.headers, bodies);
   else
     begin

@@ -17,7 +17,8 @@ WORKER = """
 grant usage on schema bee to worker;
 grant select on bee.version to worker;
 grant select, insert, update, delete on
-    bee.message, bee.successor, bee.archive, bee.tally, bee.paused, bee.idle to worker;
+    bee.message, bee.successor, bee.archive, bee.tally, bee.idle to worker;
+grant select, insert, delete on bee.paused to worker;
 grant usage on sequence bee.number, bee.token to worker;
 """
 SENDER = """
