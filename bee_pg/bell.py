@@ -39,7 +39,7 @@ class Bell:
     ) -> None:
         self.channel = f"bee_{new_id().replace('-', '')}"
         self.resting: dict[str, float] = {}
-        """Until when we are listed as idle, by queue."""
+        """Until when we are surely listed as idle, by queue."""
         self._listen = listen
         self._notify = notify
         self._rise = rise
@@ -174,7 +174,7 @@ class Bell:
         if waiters:
             waiters.popleft().set_result(None)
         elif not self._closed:
-            self.resting.pop(queue, None)
+            self.resting[queue] = 0.0  # who closes meanwhile has to see to it himself
             task = asyncio.create_task(self._wake_another(queue), name="bee:ring")
             self._rising.add(task)
             task.add_done_callback(self._rising.discard)

@@ -20,20 +20,25 @@ declare
   arrival successor;
   held    boolean;
   i       integer;
+  -- Updates lock what is there. If all that is new were there first, for others to wait for, two
+  -- could wait for each other. So then each is looked at in its turn, new or not.
+  in_turn boolean := cardinality(ids) > 1
+    and exists (select from unnest(rules) as u (rule) where length(u.rule) = 4);
 begin
   insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
     select deliver.queue, d.id, d.number, d.number, coalesce(d.priority, 0), now,
            now + make_interval(secs => coalesce(d.delay, 0)), d.headers, d.body
     from unnest(ids, numbers, priorities, delays, deliver.headers, bodies)
       as d (id, number, priority, delay, headers, body)
-    order by d.id, d.number
+    where not in_turn
+    order by d.id collate "C", d.number
     on conflict (queue, id) do nothing;
   get diagnostics created = row_count;
   if created = cardinality(ids) then
     return repeat('c', created::integer);
   end if;
 
-  -- Some were live. Those are looked at one by one.
+  -- What was not created is looked at one by one.
   letters := array(
     select case when m.id is null then '' else 'c' end
     from unnest(ids, numbers) with ordinality as d (id, number, n)
@@ -45,12 +50,10 @@ begin
     order by d.n
   );
   for i in select d.n from unnest(ids, letters) with ordinality as d (id, letter, n)
-           where d.letter = '' order by d.id, d.n
+           where d.letter = '' order by d.id collate "C", d.n
   loop
-    if coalesce(rules[i], 'K') = 'K' then
-      letters[i] := 'k';
-    elsif rules[i] = 'R' then
-      letters[i] := 'r';
+    if not in_turn and coalesce(rules[i], 'K') in ('K', 'R') then
+      letters[i] := lower(coalesce(rules[i], 'K'));
     else
       arrival := row(
         numbers[i], now, now + make_interval(secs => coalesce(delays[i], 0)), coalesce(priorities[i], 0),
@@ -63,13 +66,15 @@ begin
       loop
         select m.token is not null into held from message m
           where m.queue = deliver.queue and m.id = ids[i] for update;
-        if held then
+        if held is not null and coalesce(rules[i], 'K') in ('K', 'R') then
+          letters[i] := lower(coalesce(rules[i], 'K'));
+        elsif held then
           perform block(arrival);
           letters[i] := 'b';
         elsif not held then
           perform revise(arrival);
           letters[i] := 'u';
-        else -- it has ended meanwhile
+        else -- it is new, or has ended meanwhile
           insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
             values (deliver.queue, ids[i], arrival.number, arrival.number, arrival.priority,
                     arrival.sent_at, arrival.due, arrival.headers, arrival.body)

@@ -44,7 +44,8 @@ def waits(broker: PgBroker, queue: str = QUEUE) -> bool:
     """Whether somebody waits on this broker, and has nothing else to do."""
     bell = broker._bell
     idle = not broker._pool._busy
-    return bell is not None and bell.is_awaited(queue) and queue in bell.resting and idle
+    listed = bell is not None and bell.resting.get(queue, 0.0) > 0
+    return bell is not None and bell.is_awaited(queue) and listed and idle
 
 
 @asynccontextmanager
