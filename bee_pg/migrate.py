@@ -80,8 +80,11 @@ def latest() -> Installed:
 
 def check_schema(name: str) -> str:
     """The name, or InvalidOption. PostgreSQL would cut a longer one off, in silence."""
-    if not isinstance(name, str) or not 0 < len(name.encode()) <= _LONGEST or "\0" in name:
+    size = len(name.encode(errors="replace")) if isinstance(name, str) else 0
+    if not 0 < size <= _LONGEST or not name.isprintable() or name == "$user":
         raise InvalidOption(f"schema must be a name of 1 to {_LONGEST} bytes, not {name!r}")
+    if name.startswith("pg_"):
+        raise InvalidOption(f"schema {name!r}: names that begin with pg_ are PostgreSQL's own")
     return name
 
 

@@ -25,6 +25,9 @@ from bee_pg.faults import cannot_connect, translate
 Connection = AsyncConnection[TupleRow]
 T = TypeVar("T")
 
+_OFTEN = 3
+"""Times after which a statement is prepared."""
+
 
 class Pool:
     """Up to `size` connections, made when needed. Used in one event loop."""
@@ -38,6 +41,8 @@ class Pool:
         self._closed = False
         self.wraps = False
         """Whether each call needs BEGIN and COMMIT, to be READ COMMITTED."""
+        self.prepares = False
+        """Whether statements are prepared; behind a pooler they must not be."""
 
     async def call(
         self, statement: str, arguments: Sequence[Any], *, until: float
@@ -108,6 +113,7 @@ class Pool:
     async def _execute(
         self, connection: Connection, statement: str, arguments: Sequence[Any]
     ) -> list[TupleRow]:
+        connection.prepare_threshold = _OFTEN if self.prepares else None
         if not self.wraps:
             found = await connection.execute(statement, arguments, binary=True)
             return await found.fetchall()

@@ -104,14 +104,13 @@ class Session:
             raise BrokerUnavailable("PostgreSQL does not answer") from error
 
     async def _check_server(self, until: float) -> None:
-        settings = "server_version_num", "server_encoding", "default_transaction_isolation"
-        question = "select " + ", ".join(f"current_setting('{name}')" for name in settings)
-        [[version, encoding, isolation]] = await self._pool.call(question, (), until=until)
+        version, encoding, isolation, direct = await self._pool.run(_ask, until=until)
         if int(version) < _OLDEST:
             raise BrokerMisconfigured(f"PostgreSQL 14 or newer is needed, this is {version}")
         if encoding != "UTF8":
             raise BrokerMisconfigured(f"the database must be in UTF8, this one is in {encoding}")
         self._pool.wraps = isolation != "read committed"
+        self._pool.prepares = direct
         await self._pool.run(lambda c: self._check_schema(c, until), until=until)
 
     async def _check_schema(self, connection: Connection, until: float) -> None:
@@ -162,3 +161,12 @@ class Session:
     def _until(self) -> float:
         """When a call that begins now has to be over."""
         return asyncio.get_running_loop().time() + self._deadline
+
+
+async def _ask(connection: Connection) -> tuple[str, str, str, bool]:
+    """What has to be known of a server, and whether we talk to it or to a pooler."""
+    settings = "server_version_num", "server_encoding", "default_transaction_isolation"
+    question = ", ".join(f"current_setting('{name}')" for name in settings)
+    found = await connection.execute(f"select {question}, pg_backend_pid()".encode())
+    [(version, encoding, isolation, pid)] = await found.fetchall()
+    return version, encoding, isolation, pid == connection.info.backend_pid

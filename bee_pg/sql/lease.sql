@@ -67,6 +67,9 @@ begin
     perform merge(lease.queue, merged);
   end loop;
 
+  if places = '{}' then
+    return;
+  end if;
   return query
     with taken as (
       update message m set
