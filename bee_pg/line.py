@@ -3,7 +3,7 @@
 All of it, as a rule. But while somebody holds an old snapshot, PostgreSQL can remove nothing that
 was deleted since, and every look from the beginning steps over all of it. So when two looks at the
 whole line, one after the other, were slow, the next ones begin where the last lease was found. A
-whole look follows as soon as it costs no more than a twentieth of the time, and within seconds
+whole look follows as soon as it costs no more than a twentieth of the time, and in ten seconds
 anyway: it finds what was committed late or sent back.
 """
 
@@ -17,8 +17,8 @@ from bee_core.message import PRIORITIES
 
 SLOW = 0.01
 _SHARE = 20
-_LONGEST = 2.0
-"""Seconds for which what was committed late may stay unseen."""
+_LONGEST = 10.0
+"""Seconds for which what was committed late may stay unseen, while looks are slow."""
 _SLACK = 0.25
 """Seconds by which commits may be out of order and still be seen at once."""
 
@@ -28,7 +28,7 @@ class Line:
 
     def __init__(self) -> None:
         self._lows: dict[int, float] = {}
-        self._looked = 0.0
+        self._swept = 0.0
         self._again = 0.0
         self._was_slow = False
 
@@ -37,14 +37,14 @@ class Line:
         if now >= self._again:
             return None, None
         lows = [self._lows.get(priority) for priority in reversed(PRIORITIES)]
-        return lows, now - self._looked + _SLACK
+        return lows, now - self._swept + _SLACK
 
     def looked(self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool) -> None:
         """Remember what a look found, and how long it took."""
+        self._swept = began
         if whole:
             took = ended - began
             is_slow = took > SLOW  # once, it may have been this program, or the way there
-            self._looked = began
             pause = min(_SHARE * took, _LONGEST) if is_slow and self._was_slow else 0.0
             self._again = ended + pause
             self._was_slow = is_slow

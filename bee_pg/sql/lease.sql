@@ -2,7 +2,8 @@
 -- lows      per priority, from 9 down to -9: how far back in the line to look, as seconds since the
 --           epoch; null is all of it. Where dead rows cannot be removed (somebody holds a snapshot)
 --           they pile up in front, and going past them each time is what brings queues down.
--- since     the same for leases that ran out: no longer ago than this many seconds
+-- since     the same for leases that ran out: no longer ago than this many seconds; then more of
+--           them are seen to at once, because the next call looks no further back than to this one
 -- channel   who leases has been waiting on it, and waits no longer
 -- patience  seconds: if it took longer (somebody had locked the table), who asked has given up, and
 --           would not know what he holds. Then nothing is taken
@@ -39,7 +40,7 @@ begin
       select l.ctid from message l
       where l.queue = lease.queue and l.leased and l.leased_until <= now
         and l.leased_until > coalesce(now - make_interval(secs => since), '-infinity')
-      order by l.leased_until limit greatest(most, 100)
+      order by l.leased_until limit greatest(most, case when since is null then 100 else 1000 end)
       for update skip locked
     ));
 

@@ -125,3 +125,14 @@ class StatsInSteps(MemoryBroker):
         await asyncio.sleep(0)
         second = await super().stats(queue)
         return replace(second, ready=first.ready)
+
+
+class PruneCountsTooEarly(MemoryBroker):
+    """Who prunes counts how many to delete, and deletes as many later."""
+
+    async def prune(
+        self, queue: str, *, older_than: float = 0.0, keep: int = 0, limit: int = 1000
+    ) -> int:
+        too_many = max(0, len(self._open(queue).archive) - keep)
+        await asyncio.sleep(0)
+        return await super().prune(queue, older_than=older_than, limit=min(limit, too_many))
