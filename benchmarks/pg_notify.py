@@ -4,7 +4,7 @@ NOTIFY takes a lock that there is once per server. pgbench sends one job per tra
 clients at once, in three ways: with nobody waiting, with a worker that works (and so waits now and then),
 and with a notification in every transaction, as other queues do it.
 
-    python -m benchmarks.pg_notify [--seconds 5]
+    python -m benchmarks.pg_notify [--seconds 3] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import asyncio
 import multiprocessing
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import bee_core as bee
@@ -24,6 +26,7 @@ from benchmarks.speed import QUEUE, Noop, handle
 from tests.servers import PgServer, pg_binaries
 
 CLIENTS = (1, 4, 16, 32)
+SPAWN = multiprocessing.get_context("spawn")
 SEND = """
 select sent from bee.send(
   'bench', array[gen_random_uuid()::text], null, null, null, null,
@@ -73,7 +76,8 @@ async def migrate(url: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--major", type=int, default=18)
     options = parser.parse_args()
     server = PgServer(options.major, durable=True)
@@ -81,17 +85,21 @@ def main() -> None:
         asyncio.run(migrate(server.url))
         print("commits/s     nobody waits   a worker works   NOTIFY in each")
         for clients in CLIENTS:
-            alone = commits(server.url, SEND, clients, options.seconds)
-            worker = multiprocessing.get_context("spawn").Process(target=work, args=(server.url,))
-            worker.start()
-            worked = commits(server.url, SEND, clients, options.seconds)
-            worker.kill()
-            worker.join()
-            notified = commits(server.url, NOTIFIED, clients, options.seconds)
+            rates: list[list[float]] = [[], [], []]
+            for _ in range(options.rounds):
+                rates[0].append(commits(server.url, SEND, clients, options.seconds))
+                worker = SPAWN.Process(target=work, args=(server.url,))
+                worker.start()
+                time.sleep(1.5)  # it has to be up, and waiting
+                rates[1].append(commits(server.url, SEND, clients, options.seconds))
+                worker.kill()
+                worker.join()
+                asyncio.run(migrate(server.url))
+                rates[2].append(commits(server.url, NOTIFIED, clients, options.seconds))
+            alone, worked, notified = map(statistics.median, rates)
             print(
                 f"{clients:3} clients {alone:15,.0f} {worked:16,.0f} {notified:16,.0f}", flush=True
             )
-            asyncio.run(migrate(server.url))
     finally:
         server.stop()
 
