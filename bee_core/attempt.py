@@ -13,7 +13,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from anyio import BrokenWorkerProcess, CapacityLimiter
 
@@ -21,7 +21,7 @@ from bee_core.delivery import Call, Delivery, run_in_process
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
-from bee_core.message import Lease, Note, Reason
+from bee_core.message import Lease, Note
 from bee_core.outcome import (
     Failed,
     Interrupted,
@@ -190,11 +190,14 @@ def note_of(outcome: Outcome) -> Note:
             return Note("stalled", detail or "its lease ran out")
         case Interrupted():
             return Note("interrupted", "its worker was shut down")
-        case Malformed(problem=problem) | Unknown(problem=problem):
-            reason: Reason = "malformed" if isinstance(outcome, Malformed) else "unknown"
-            return Note(reason, printable(problem))
+        case Malformed(problem=problem):
+            return Note("malformed", printable(problem))
+        case Unknown(problem=problem):
+            return Note("unknown", printable(problem))
         case Ruled(disposition=disposition):
             return Note("ruled", repr(disposition))
+        case _:
+            assert_never(outcome)
 
 
 def describe(error: BaseException) -> str:

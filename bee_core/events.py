@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -185,6 +185,8 @@ def log_events(event: Event) -> None:
                 settled,
                 stuck,
             )
+        case _:
+            assert_never(event)
 
 
 def _log_settled(event: AttemptSettled) -> None:
@@ -199,6 +201,8 @@ def _log_settled(event: AttemptSettled) -> None:
             fate = "archived"
         case Reschedule(delay=delay):
             fate = f"again in {delay:.1f}s"
+        case _:
+            assert_never(event.disposition)
     log.log(
         level,
         "%s %s queue=%s id=%s attempt=%d in=%.3fs: %s",

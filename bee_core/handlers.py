@@ -61,11 +61,11 @@ class Handlers(Generic[J]):
         self._by_class: dict[type, Call] = {}
         self._failure: Call | None = None
 
-    def handle_all(self, function: Callable[..., Any], *, process: bool = False) -> None:
+    def handle_all(self, function: Callable[..., Any]) -> None:
         """One function for every job of the queue."""
         if self._whole is not None or self._by_class:
             raise InvalidOption(f"queue {self._queue.name!r} has its handler already")
-        self._whole = Call(function, process=process)
+        self._whole = Call(function)
 
     def handle(self, kind: type, function: Callable[..., Any], *, process: bool = False) -> None:
         """A function for one job class."""

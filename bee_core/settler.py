@@ -66,11 +66,6 @@ class Settler:
         self._more.set()
         self._done.clear()
 
-    @property
-    def pending(self) -> int:
-        """How many are not settled yet."""
-        return len(self._waiting) + len(self._under_way)
-
     async def run(self) -> None:
         """Settle what is put, for ever."""
         while True:

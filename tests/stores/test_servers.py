@@ -103,7 +103,8 @@ def test_behind_the_pooler_a_session_lasts_for_a_transaction(pgbouncer: PgBounce
 def test_nothing_outlives_tests_that_are_killed() -> None:
     program = """
 import sys
-from tests.servers import PgServer, _pg_template
+from tests.servers import PgServer
+from tests.servers.postgres import _pg_template
 servers = [PgServer(18), PgServer(18, keep=True), PgServer(18)]
 with servers[2].frozen():
     print(*(server.directory for server in servers), _pg_template(18).parent, flush=True)

@@ -166,4 +166,3 @@ async def test_a_hundred_rounds_of_everything_leave_every_slot_free(
 
         (worker,) = bees.hive._workers
         assert (4, 0, 0) == (worker._slots.free, worker._slots.stuck, len(worker._held))
-        assert 0 == worker._settler.pending

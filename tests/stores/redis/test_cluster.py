@@ -18,7 +18,8 @@ from bee_core.message import Sent, new_id
 from bee_redis import RedisBroker
 from bee_redis.cluster import ClusterLink
 from bee_redis.keys import keys
-from tests.servers import ClusterNode, RedisCluster, valkey_binary
+from tests.servers import RedisCluster, valkey_binary
+from tests.servers.redis import ClusterNode
 
 from .support import (
     PASSING,
