@@ -29,7 +29,8 @@ A lost lease, a taken id and a missing id are answers, not errors: the verbs ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class BeeError(Exception):
@@ -146,3 +147,14 @@ class WorkerStuck(BeeError):
 
 class PermanentError(Exception):
     """Raise it (or a subclass) in a handler to end a job at once: no more repeats."""
+
+
+@contextmanager
+def part_done(begun: bool = True) -> Iterator[None]:
+    """Inside it is the rest of a verb of which a part may be done: it is not said to be undone."""
+    try:
+        yield
+    except (BrokerUnavailable, BrokerFull) as error:
+        if not begun:
+            raise
+        raise OutcomeUnknown(f"done in part: {error}") from error.__cause__

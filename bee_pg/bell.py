@@ -27,21 +27,22 @@ _TRY_AGAIN = 300.0
 class Bell:
     """The notifications of all queues, for everybody in this event loop.
 
-    `listen` opens the connection, `notify` sends a notification to ourselves, and `rise` takes us
-    off the list of the idle and wakes somebody else.
+    `listen` opens the connection; `probe` says that it surely leads to the server itself, or else
+    sends a notification to ourselves; `rise` takes us off the list of the idle and wakes somebody
+    else.
     """
 
     def __init__(
         self,
         listen: Callable[[str], Awaitable[Connection]],
-        notify: Callable[[str], Awaitable[object]],
+        probe: Callable[[str], Awaitable[bool]],
         rise: Callable[[str, str], Awaitable[object]],
     ) -> None:
         self.channel = f"bee_{new_id().replace('-', '')}"
         self.resting: dict[str, float] = {}
-        """Until when we are surely listed as idle, by queue."""
+        """Until when we are surely listed as idle, by queue; 0 if we may or may not be."""
         self._listen = listen
-        self._notify = notify
+        self._probe = probe
         self._rise = rise
         self._waiters: defaultdict[str, deque[asyncio.Future[None]]] = defaultdict(deque)
         self._starting = asyncio.Lock()
@@ -54,10 +55,10 @@ class Bell:
 
     async def hears(self) -> bool:
         """Whether notifications arrive here; listens from now on if they do."""
-        if self._reader is not None and not self._reader.done():
+        if self._is_reading():
             return True
         async with self._starting:
-            if self._reader is not None and not self._reader.done():
+            if self._is_reading():
                 return True
             loop = asyncio.get_running_loop()
             if loop.time() < self._deaf_until:
@@ -68,12 +69,12 @@ class Bell:
             return False
 
     def expect(self, queue: str) -> asyncio.Future[None]:
-        """What is done when a notification for this queue comes; hand it to `until`."""
+        """Is done when a notification for this queue comes. Hand it to `wait` or to `dismiss`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[queue].append(waiter)
         return waiter
 
-    async def until(self, queue: str, waiter: asyncio.Future[None], timeout: float) -> bool:
+    async def wait(self, queue: str, waiter: asyncio.Future[None], timeout: float) -> bool:
         """Wait for it; whether it came. Raises if the connection that listens has failed."""
         try:
             await asyncio.wait({waiter}, timeout=timeout)
@@ -122,15 +123,19 @@ class Bell:
         if connection is not None:
             await connection.close()
 
+    def _is_reading(self) -> bool:
+        return self._reader is not None and not self._reader.done()
+
     async def _start(self) -> bool:
-        """Open the connection and see whether a notification to ourselves arrives."""
+        """Open the connection and see whether notifications arrive."""
         connection = self._connection = await self._listen(self.channel)
         self.resting.clear()  # the server may have forgotten
         self._heard.clear()
         try:
             self._check_open()
             self._reader = asyncio.create_task(self._read(connection), name="bee:bell")
-            await self._notify(self.channel)
+            if await self._probe(self.channel):
+                self._heard.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBE):
                     await self._heard.wait()
@@ -143,10 +148,6 @@ class Bell:
         if not self._heard.is_set():
             await self._stop()
         return self._heard.is_set()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise BrokerClosed("this PgBroker was closed")
 
     async def _stop(self) -> None:
         if self._reader is not None:
@@ -174,7 +175,7 @@ class Bell:
         if waiters:
             waiters.popleft().set_result(None)
         elif not self._closed:
-            self.resting[queue] = 0.0  # who closes meanwhile has to see to it himself
+            self.resting[queue] = 0.0  # not forgotten: who closes before it is done takes leave
             task = asyncio.create_task(self._wake_another(queue), name="bee:ring")
             self._rising.add(task)
             task.add_done_callback(self._rising.discard)
@@ -182,6 +183,10 @@ class Bell:
     async def _wake_another(self, queue: str) -> None:
         with suppress(BrokerError):  # what it costs is a poll
             await self._rise(queue, self.channel)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
 
     def _fail(self, error: Exception) -> None:
         for waiters in self._waiters.values():

@@ -6,9 +6,9 @@ No rule of bee lives here. What the verbs mean is in `sql/`, file by file.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, overload
 
 import psycopg
@@ -25,23 +25,29 @@ from bee_core.checks import (
 )
 from bee_core.disposition import Archive, Reschedule, Terminal
 from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption
+from bee_core.errors import IdTaken, InvalidName, InvalidOption, part_done
 from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
 from bee_core.url import Url, redact
 from bee_pg.inspector import PgInspector
+from bee_pg.line import Line
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
-from bee_pg.records import SEND, draft_columns, lease, receipt_columns, settlement_columns
-from bee_pg.sending import LETTERS, AsyncSending, Sending, sending
+from bee_pg.records import (
+    LETTERS,
+    SEND,
+    draft_columns,
+    lease,
+    receipt_columns,
+    settlement_columns,
+)
+from bee_pg.sending import AsyncSending, Sending, sending
+from bee_pg.waiting import Waiting
 
 _REST = 5.0
 """Seconds after which one who waits sees to it that he is still listed as idle."""
 _PATIENCE = 0.8
 """The part of the deadline after which a lease gives up by itself: nobody may be there any more."""
-_LEAST_DOUBT = 0.01
-_BUSY = 10
-"""Messages in one lease that show there is enough to do."""
-_SHORTEST_POLL, _LONGEST_POLL = 0.05, 1.0
 _OWN = ("schema", "pool_size", "deadline", "migrate", "notify")
+"""The parameters of a URL that are bee's; libpq knows the others."""
 
 
 class PgBroker(PgInspector, Store):
@@ -86,6 +92,11 @@ class PgBroker(PgInspector, Store):
         }
         return cls(url.without(*_OWN), **options)
 
+    def _start_afresh(self) -> None:
+        super()._start_afresh()
+        self._lines: dict[str, Line] = {}
+        self._waitings: dict[str, Waiting] = {}
+
     def clone(self) -> PgBroker:
         broker = type(self).__new__(type(self))
         broker.__dict__.update(self.__dict__)
@@ -125,7 +136,8 @@ class PgBroker(PgInspector, Store):
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         hidden = seconds(duration, "duration", least=0.001)
-        loop, line = asyncio.get_running_loop(), self._line(check_queue(queue))
+        line, waiting = self._line(check_queue(queue)), self._waiting(queue)
+        loop = asyncio.get_running_loop()
         began = loop.time()
         lows, since = line.reach(began)
         rows = await self._run_on(
@@ -137,14 +149,11 @@ class PgBroker(PgInspector, Store):
             holder,
             lows,
             since,
-            self._up(queue),
+            waiting.rise(self._bell),
             _PATIENCE * self._deadline,
         )
         line.looked(began, loop.time(), rows, whole=lows is None)
-        self._much_to_do[queue] = len(rows) >= _BUSY
-        if rows:
-            self._step.pop(queue, None)
-            self._doubts.pop(queue, None)
+        waiting.leased(len(rows))
         return [lease(row) for row in rows]
 
     async def extend(
@@ -161,9 +170,11 @@ class PgBroker(PgInspector, Store):
                 check_draft(draft)
         check_queue(queue)
         lost: set[Receipt] = set()
-        for page in _in_turn(settlements):
+        pages = _in_turn(settlements)
+        for page in pages:
             types, columns = settlement_columns(page)
-            [[numbers]] = await self._run_on(queue, "settle", types, *columns)
+            with part_done(begun=page is not pages[0]):
+                [[numbers]] = await self._run_on(queue, "settle", types, *columns)
             lost.update(page[n - 1].receipt for n in numbers)
         if any(_goes_to_the_front(settlement) for settlement in settlements):
             self._line(queue).forget()
@@ -185,72 +196,22 @@ class PgBroker(PgInspector, Store):
         self._check_usable()
         if not timeout:
             return
-        if not self._notify or not await self._ears().hears():
-            await self._poll(queue, timeout)
-            return
-        loop, bell = asyncio.get_running_loop(), self._ears()
-        until, pause, woken = loop.time() + timeout, _REST, False
-        while pause == _REST and not woken:
-            waiter = bell.expect(queue)
-            try:
-                await self._lie_down(queue)
-                pause = min(await self._pause(queue), _REST, max(until - loop.time(), 0.0))
-            except BaseException:
-                bell.dismiss(queue, waiter)
-                raise
-            woken = await bell.until(queue, waiter, pause)
+        waiting = self._waiting(queue)
+        if self._notify and await self._ears().hears():
+            await waiting.listen(self._ears(), timeout)
+        else:
+            await waiting.poll(timeout)
 
-    async def _poll(self, queue: str, timeout: float) -> None:
-        """Look again and again, ever less often until a lease has found something."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
-        while (left := until - loop.time()) > 0:
-            step = self._step.get(queue, _SHORTEST_POLL)
-            self._step[queue] = min(2 * step, _LONGEST_POLL)
-            pause = await self._pause(queue)
-            await asyncio.sleep(min(left, step, pause))
-            if pause <= step:
-                return
+    # What one broker knows of each queue.
 
-    async def _pause(self, queue: str) -> float:
-        """Seconds until it is worth while to look.
+    def _line(self, queue: str) -> Line:
+        return self._lines.setdefault(queue, Line())
 
-        What is ready and yet was not leased is locked by somebody, for as long as he likes.
-        """
-        upcoming = await self._upcoming(queue)
-        if upcoming > 0:
-            self._doubts.pop(queue, None)
-            return upcoming
-        doubt = self._doubts.get(queue, 0.0)
-        self._doubts[queue] = min(max(2 * doubt, _LEAST_DOUBT), _LONGEST_POLL)
-        return doubt
-
-    async def _upcoming(self, queue: str) -> float:
-        """Seconds until something may be ready."""
-        reach = self._line(queue).reach(asyncio.get_running_loop().time())
-        rows = await self._run_on(queue, "upcoming", "%b::float8[], %b::float8", *reach)
-        return math.inf if not rows or rows[0][0] is None else float(rows[0][0])
-
-    async def _lie_down(self, queue: str) -> None:
-        """Be listed as idle, unless that still holds for a while."""
-        bell, now = self._ears(), asyncio.get_running_loop().time()
-        await bell.risen()
-        if bell.resting.get(queue, 0.0) < now + 1.2 * _REST:
-            await self._run_on(queue, "rest", "%b::text, %b::float8", bell.channel, 2 * _REST)
-            bell.resting[queue] = now + 2 * _REST
-
-    def _up(self, queue: str) -> str | None:
-        """The channel to be taken off the list of the idle, if there was much to do of late."""
-        bell = self._bell
-        if bell is None or not self._much_to_do.get(queue) or bell.is_awaited(queue):
-            return None
-        return bell.channel if bell.resting.pop(queue, None) is not None else None
-
-    def _start_afresh(self) -> None:
-        super()._start_afresh()
-        self._much_to_do: dict[str, bool] = {}
-        self._step: dict[str, float] = {}
-        self._doubts: dict[str, float] = {}
+    def _waiting(self, queue: str) -> Waiting:
+        if queue not in self._waitings:
+            run, line = partial(self._run_on, queue), self._line(queue)
+            self._waitings[queue] = Waiting(queue, run, line, renew=_REST)
+        return self._waitings[queue]
 
 
 def _parameters(url: str) -> dict[str, Any]:
@@ -266,7 +227,10 @@ def _parameters(url: str) -> dict[str, Any]:
 
 
 def _in_turn(settlements: Sequence[Settlement]) -> Sequence[Sequence[Settlement]]:
-    """All at once; but one by one if a draft among them meets a message that is settled here."""
+    """All at once; but one by one if a draft among them meets a message that is settled here.
+
+    `settle.sql` takes each of its steps for all of them before it takes the next.
+    """
     sent = {draft.id for settlement in settlements for draft in settlement.then}
     if any(settlement.receipt.id in sent for settlement in settlements):
         return [[settlement] for settlement in settlements]

@@ -6,15 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import psycopg
-from psycopg import AsyncConnection, IsolationLevel
-
 from bee_core.errors import BrokerUnavailable, OutcomeUnknown
 from bee_core.url import Url
 from bee_pg import migrate
 from bee_pg.broker import PgBroker
-from bee_pg.faults import cannot_connect
-from bee_pg.pool import Connection, cut
+from bee_pg.pool import Connection, connect, cut
 
 
 class Database:
@@ -50,15 +46,9 @@ class Database:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
+        until = asyncio.get_running_loop().time() + self._deadline
+        connection = await connect(self._parameters, until)
         try:
-            async with asyncio.timeout(self._deadline):
-                connection = await AsyncConnection.connect(
-                    **self._parameters, autocommit=True, prepare_threshold=None
-                )
-        except (psycopg.Error, OSError, TimeoutError) as error:
-            raise cannot_connect(error) from error
-        try:
-            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
             yield connection
         finally:
             await connection.close()

@@ -13,12 +13,14 @@ from bee_core.errors import (
     SchemaMissing,
 )
 
-AGAIN = frozenset({"40001", "40P01"})
+_AGAIN = frozenset({"40001", "40P01"})
 """A serialization failure and a deadlock: rolled back, and will work when tried again."""
-
 _FULL = frozenset({"53100", "53200"})
+"""No disk, no memory."""
 _PASSES = frozenset({"53300", "53400", "55P03", "57014", "25006", "55000"})
+"""Too many connections, or some other limit; no lock in time; cancelled; a standby; not ready."""
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42883", "42704"})
+"""A schema, table, function or type that is not there."""
 
 _GRANTS = (
     "Whoever works needs: grant usage on schema {schema}; grant select, insert, update, delete on "
@@ -37,7 +39,7 @@ def translate(error: psycopg.Error, *, schema: str = "") -> BrokerError:
         return SchemaMissing(f"schema {schema!r} is not complete: {text}. Run: bee db apply")
     if state == "42501":
         return BrokerMisconfigured(f"{text}. {_GRANTS.format(schema=schema)}")
-    if state in AGAIN or state in _PASSES:
+    if state in _AGAIN or state in _PASSES:
         return BrokerUnavailable(text)  # the statement was rolled back
     if not state or state[:2] in ("08", "57", "58", "XX"):
         return OutcomeUnknown(f"the answer was lost: {text}")
@@ -50,6 +52,6 @@ def cannot_connect(error: BaseException) -> BrokerError:
     return BrokerUnavailable(f"cannot connect to PostgreSQL: {text}")
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether the same statement, sent again, should succeed."""
-    return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in AGAIN
+def was_overtaken(error: BaseException) -> bool:
+    """Whether two statements have met, and this one, sent again, should succeed."""
+    return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in _AGAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Any
+from typing import Annotated, Any, assert_never
 
 import msgspec
 from psycopg.rows import TupleRow
@@ -12,7 +12,7 @@ from psycopg.rows import TupleRow
 from bee_core.broker import Examined, Inspector
 from bee_core.checks import check_id, check_ids, check_whole
 from bee_core.duration import seconds
-from bee_core.errors import InvalidOption
+from bee_core.errors import InvalidOption, part_done
 from bee_core.message import Finding, Holder, Page, QueueStats, State, Stored
 from bee_pg.examine import findings
 from bee_pg.records import stored
@@ -114,7 +114,8 @@ class PgInspector(Session, Inspector, Examined):
         gone = 0
         while limit is None or gone < limit:
             most = _PAGE if limit is None else min(_PAGE, limit - gone)
-            [[count]] = await self._run_on(queue, verb, types, *arguments, most)
+            with part_done(gone > 0):
+                [[count]] = await self._run_on(queue, verb, types, *arguments, most)
             gone += count
             if count < most:
                 break
@@ -123,15 +124,18 @@ class PgInspector(Session, Inspector, Examined):
 
 def _mark(state: State, row: TupleRow) -> str:
     """Where a page ends whose last row is this."""
+    last, number = stored(row), row[-1]
     match state:
         case State.READY | State.DELAYED:
-            mark = _Mark(rank=-row[5], at=row[13], number=row[19])
+            mark = _Mark(rank=-last.priority, at=last.due_at, number=number)
         case State.LEASED:
-            mark = _Mark(at=row[15], number=row[19])
+            mark = _Mark(at=last.leased_until, number=number)
         case State.BLOCKED:
-            mark = _Mark(last=row[0])
+            mark = _Mark(last=last.id)
         case State.ARCHIVED:
-            mark = _Mark(at=row[18], number=row[19])
+            mark = _Mark(at=last.archived_at, number=number)
+        case _:
+            assert_never(state)
     return msgspec.json.encode(mark).decode()
 
 

@@ -15,8 +15,10 @@ from psycopg.rows import TupleRow
 
 from bee_core.message import PRIORITIES
 
-SLOW = 0.01
+_SLOW = 0.01
+"""Seconds from which on a look at the whole line is slow."""
 _SHARE = 20
+"""While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
 """Seconds for which what was committed late may stay unseen, while looks are slow."""
 _SLACK = 0.25
@@ -28,9 +30,13 @@ class Line:
 
     def __init__(self) -> None:
         self._lows: dict[int, float] = {}
+        """Where the last lease was found, by priority, in seconds since the epoch."""
         self._swept = 0.0
+        """When leases that ran out were last looked for."""
         self._again = 0.0
-        self._was_slow = False
+        """When the whole line is to be looked at next."""
+        self._took = 0.0
+        """Seconds that the last look at the whole line took."""
 
     def reach(self, now: float) -> tuple[list[float | None] | None, float | None]:
         """The arguments `lows` and `since` of lease.sql."""
@@ -40,17 +46,17 @@ class Line:
         return lows, now - self._swept + _SLACK
 
     def looked(self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool) -> None:
-        """Remember what a look found, and how long it took."""
+        """Remember what a look found: the rows of lease.sql."""
         self._swept = began
         if whole:
-            took = ended - began
-            is_slow = took > SLOW  # once, it may have been this program, or the way there
-            pause = min(_SHARE * took, _LONGEST) if is_slow and self._was_slow else 0.0
-            self._again = ended + pause
-            self._was_slow = is_slow
+            took = rows[0][-1] if rows else self._took  # by the server: we may have been slow
+            is_slow = took > _SLOW and self._took > _SLOW  # once may be chance
+            self._again = ended + min(_SHARE * took, _LONGEST) if is_slow else 0.0
+            self._took = took
         first: dict[int, float] = {}
         for row in rows:
-            first.setdefault(row[11], row[12] - _SLACK)
+            priority, due, _ = row[-3:]
+            first.setdefault(priority, due - _SLACK)
         self._lows.update(first)
 
     def forget(self) -> None:

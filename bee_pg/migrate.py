@@ -47,7 +47,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What a database has: the number of the last migration, and which functions."""
+    """What a database has: the last migration's number, and a digest of the functions' text."""
 
     version: int
     functions: str

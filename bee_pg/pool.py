@@ -60,7 +60,7 @@ class Pool:
 
     async def listen(self, channel: str, until: float) -> Connection:
         """A connection beside the pool, that hears on a channel."""
-        connection = await self.connect(until)
+        connection = await connect(self._parameters, until)
         statement = sql.SQL("listen {}").format(sql.Identifier(channel))
         try:
             await self._in_time(connection, connection.execute(statement), until)
@@ -69,9 +69,18 @@ class Pool:
             raise
         return connection
 
+    async def aclose(self) -> None:
+        """Let go of every connection, also of those that are in use."""
+        self._closed = True
+        for connection in self._busy:
+            cut(connection)
+        while self._idle:
+            await self._idle.pop().close()
+
     async def _in_time(
         self, connection: Connection, work: Coroutine[Any, Any, T], until: float
     ) -> T:
+        """What the work returns, if it ends in time and is wanted to the end."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work, name="bee:pg")
         overdue = loop.call_at(until, cut, connection)
@@ -89,26 +98,6 @@ class Pool:
             if loop.time() >= until:
                 raise OutcomeUnknown("PostgreSQL did not answer in time") from error
             raise translate(error, schema=self._schema) from error
-
-    async def connect(self, until: float) -> Connection:
-        """A connection of one's own, beside the pool."""
-        try:
-            async with asyncio.timeout_at(until):
-                connection = await AsyncConnection.connect(
-                    **self._parameters, autocommit=True, prepare_threshold=None
-                )
-        except (psycopg.Error, OSError, TimeoutError) as error:
-            raise cannot_connect(error) from error
-        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-        return connection
-
-    async def aclose(self) -> None:
-        """Let go of every connection, also of those that are in use."""
-        self._closed = True
-        for connection in self._busy:
-            cut(connection)
-        while self._idle:
-            await self._idle.pop().close()
 
     async def _execute(
         self, connection: Connection, statement: str, arguments: Sequence[Any]
@@ -135,8 +124,8 @@ class Pool:
                 await connection.close()
             else:
                 self._check_open()
-                connection = await self.connect(until)
-            if self._closed:
+                connection = await connect(self._parameters, until)
+            if self._closed:  # while it was being made
                 await connection.close()
             self._check_open()
         except BaseException:
@@ -145,10 +134,6 @@ class Pool:
         self._busy.add(connection)
         return connection
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise BrokerClosed("this PgBroker was closed")
-
     async def _give_back(self, connection: Connection) -> None:
         self._busy.discard(connection)
         self._places.release()
@@ -156,6 +141,23 @@ class Pool:
             await connection.close()
         else:
             self._idle.append(connection)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
+
+
+async def connect(parameters: Mapping[str, Any], until: float) -> Connection:
+    """A new connection, in autocommit mode and READ COMMITTED. Raises a BrokerError."""
+    try:
+        async with asyncio.timeout_at(until):
+            connection = await AsyncConnection.connect(
+                **parameters, autocommit=True, prepare_threshold=None
+            )
+    except (psycopg.Error, OSError, TimeoutError) as error:
+        raise cannot_connect(error) from error
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    return connection
 
 
 def is_sound(connection: Connection) -> bool:
@@ -182,11 +184,11 @@ def cut(connection: Connection) -> None:
     if connection.closed:
         return
     with suppress(OSError):
-        line = socket.socket(fileno=connection.pgconn.socket)
+        end = socket.socket(fileno=connection.pgconn.socket)
         try:
-            line.shutdown(socket.SHUT_RDWR)
+            end.shutdown(socket.SHUT_RDWR)
         finally:
-            line.detach()
+            end.detach()  # it is psycopg's to close
 
 
 async def _ended(work: asyncio.Task[Any]) -> None:

@@ -18,6 +18,7 @@ from bee_core.message import (
     Note,
     Reason,
     Receipt,
+    Sent,
     Settlement,
     State,
     Stored,
@@ -25,9 +26,13 @@ from bee_core.message import (
 from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_pg.migrate import quoted
 
+# The arguments behind the queue, each with its type: the server has none to guess.
 SEND = "%b::text[], %b::text[], %b::float8[], %b::int2[], %b::bytea[], %b::bytea[]"
 SETTLE = "%b::text[], %b::int8[], %b::text"
 SETTLE_FULLY = f"{SETTLE}, %b::float8[], %b::int4[], %b::text[], %b::bytea[], %b::int8[], {SEND}"
+
+LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCKED}
+"""What `send.sql` says was done with each draft."""
 
 
 def call(schema: str, verb: str, types: str) -> str:
@@ -36,7 +41,7 @@ def call(schema: str, verb: str, types: str) -> str:
 
 
 def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
-    """Drafts as the six arrays of `deliver.sql`; one that would say nothing is left out."""
+    """Drafts as the six arrays of `send.sql`. Of plain ones, ids and bodies say all."""
     if all(_is_plain(draft) for draft in drafts):
         ids, bodies = [draft.id for draft in drafts], [draft.body for draft in drafts]
         return [ids, None, None, None, None, bodies]
@@ -79,11 +84,12 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
 
 def lease(row: TupleRow) -> Lease:
     """A lease from a row of `lease.sql`."""
-    id, token, deliveries, errors, timeouts, stalls, releases, unknowns, sent_at = row[:9]
+    id, token, deliveries, errors, timeouts, stalls, releases, unknowns = row[:8]
+    sent_at, headers, body = row[8:11]
     return Lease(
         Receipt(id, token),
-        row[10],
-        _headers(row[9]),
+        body,
+        _headers(headers),
         Counters(
             deliveries=deliveries,
             errors=errors,
@@ -118,7 +124,7 @@ def stored(row: TupleRow) -> Stored:
 
 
 def _headers(packed: bytes | None) -> Mapping[str, str]:
-    """None if somebody has written into the row: the error would hit all that is leased with it."""
+    """Empty if somebody has spoilt them by hand: an error would hit all that is leased with it."""
     try:
         return unpack_headers(packed)
     except BrokerError:
@@ -160,6 +166,7 @@ def _counts(counters: Counters) -> tuple[int, ...]:
 
 
 def _id(receipt: Receipt) -> str | None:
+    """Null, which no message has, for what no id of a message can be."""
     try:
         receipt.id.encode()
     except UnicodeEncodeError:

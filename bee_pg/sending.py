@@ -17,12 +17,10 @@ from psycopg.rows import tuple_row
 
 from bee_core.checks import check_draft, check_queue
 from bee_core.errors import IdTaken, InvalidName, InvalidOption
-from bee_core.message import Draft, Sent, Ticket
+from bee_core.message import Draft, Ticket
 from bee_pg.faults import translate
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
-from bee_pg.records import SEND, call, draft_columns
-
-LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCKED}
+from bee_pg.records import LETTERS, SEND, call, draft_columns
 
 J = TypeVar("J", contravariant=True)
 
@@ -96,7 +94,7 @@ def sending(connection: object, *, schema: str = DEFAULT_SCHEMA) -> AsyncSending
     """
     check_schema(schema)
     found: Any = connection
-    for _ in range(4):
+    for _ in range(4):  # what holds it may be held by something itself
         if isinstance(found, psycopg.AsyncConnection):
             return AsyncSending(found, schema)
         if isinstance(found, psycopg.Connection):

@@ -20,13 +20,14 @@ from bee_core.errors import (
 )
 from bee_pg import migrate
 from bee_pg.bell import Bell
-from bee_pg.faults import is_passing
-from bee_pg.line import Line
+from bee_pg.faults import was_overtaken
 from bee_pg.pool import Connection, Pool
 from bee_pg.records import call
 
 _OLDEST = 140000
+"""As `server_version_num` has it: 14.0."""
 _TRIES = 5
+"""Times that a call is made, if others get in its way."""
 _FAREWELL = 0.5
 """Seconds that closing may wait for the server."""
 
@@ -49,10 +50,10 @@ class Session:
         self._opening = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell: Bell | None = None
-        self._lines: dict[str, Line] = {}
         self._closed = False
 
     async def aclose(self) -> None:
+        # If the event loop that it was used in is no more, only the connections are left to close.
         elsewhere = self._loop not in (None, asyncio.get_running_loop())
         if elsewhere and self._loop is not None and not self._loop.is_closed():
             raise BrokerClosed("this PgBroker belongs to another event loop: close it there")
@@ -81,15 +82,31 @@ class Session:
         return await self._run(verb, types, check_queue(queue), *arguments)
 
     async def _call(self, statement: str, arguments: Sequence[Any], until: float) -> list[TupleRow]:
-        """Try again what was rolled back because somebody else was faster."""
+        """Try again what was rolled back because somebody else was faster.
+
+        Nothing is in doubt then, and no call of bee's is to fail because two of them have met.
+        """
         for attempt in range(_TRIES):
             try:
                 return await self._pool.call(statement, arguments, until=until)
             except BrokerUnavailable as error:
-                if attempt == _TRIES - 1 or not is_passing(error):
+                if attempt == _TRIES - 1 or not was_overtaken(error):
                     raise
                 await asyncio.sleep(random.uniform(0.001, 0.01) * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BrokerClosed("this PgBroker was closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
+
+    def _until(self) -> float:
+        """When a call that begins now has to be over."""
+        return asyncio.get_running_loop().time() + self._deadline
 
     # Opening.
 
@@ -125,6 +142,7 @@ class Session:
     # Waiting.
 
     def _ears(self) -> Bell:
+        """The bell; made when somebody waits for the first time."""
         if self._bell is None:
             self._bell = Bell(self._listen, self._probe, self._rise)
         return self._bell
@@ -132,8 +150,13 @@ class Session:
     async def _listen(self, channel: str) -> Connection:
         return await self._pool.listen(channel, self._until())
 
-    async def _probe(self, channel: str) -> object:
-        return await self._call("select pg_notify(%s, '')", [channel], self._until())
+    async def _probe(self, channel: str) -> bool:
+        until = self._until()
+        if not self._opened:
+            await self._open(until)
+        if not self._pool.prepares:
+            await self._call("select pg_notify(%s, '')", [channel], until)
+        return self._pool.prepares  # no pooler is in between
 
     async def _rise(self, queue: str, channel: str) -> object:
         return await self._run_on(queue, "rise", "%b::text", channel)
@@ -145,22 +168,6 @@ class Session:
         for queue in bell.resting:
             with suppress(BrokerError):
                 await self._pool.call(statement, [queue, bell.channel], until=until)
-
-    def _line(self, queue: str) -> Line:
-        return self._lines.setdefault(queue, Line())
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise BrokerClosed("this PgBroker was closed")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
-            raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
-
-    def _until(self) -> float:
-        """When a call that begins now has to be over."""
-        return asyncio.get_running_loop().time() + self._deadline
 
 
 async def _ask(connection: Connection) -> tuple[str, str, str, bool]:

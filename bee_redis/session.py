@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bee_core.checks import check_queue
 from bee_core.errors import (
     BrokerClosed,
     BrokerError,
-    BrokerFull,
     BrokerMisconfigured,
     BrokerUnavailable,
     OutcomeUnknown,
+    part_done,
 )
 from bee_redis import keys
 from bee_redis.address import Links
@@ -202,17 +202,6 @@ class Session:
     def _until(self) -> float:
         """When a call that begins now has to be over."""
         return asyncio.get_running_loop().time() + self._deadline
-
-
-@contextmanager
-def part_done(begun: bool = True) -> Iterator[None]:
-    """Inside it is the rest of a verb of which a part may be done: it is not said to be undone."""
-    try:
-        yield
-    except (BrokerUnavailable, BrokerFull) as error:
-        if not begun:
-            raise
-        raise OutcomeUnknown(f"done in part: {error}") from error.__cause__
 
 
 def _left(until: float) -> float:

@@ -12,7 +12,7 @@ begin
     select w.ctid from message w where w.queue = drop.queue order by w.id limit most for update
   ));
   get diagnostics live = row_count;
-  delete from successor s where s.queue = drop.queue; -- last: no message is left to get another
+  delete from successor s where s.queue = drop.queue; -- behind the messages: when none is left, none gets another
   delete from archive a where a.ctid = any (array(
     select o.ctid from archive o where o.queue = drop.queue limit most - live for update
   ));

@@ -1,7 +1,7 @@
 -- What may ail the queues of this database, whoever is to blame. Of other users' sessions only a
 -- member of pg_read_all_stats sees more than that they exist.
--- transaction, slot, prepared   what holds back the removal of dead rows for longest: seconds,
---                               and who; null if nothing does
+-- transaction, prepared, slot   what holds back the removal of dead rows for longest: seconds (of a
+--                               slot: transactions), and who; null if nothing does
 -- live, dead, vacuumed          rows of `message`, and seconds since they were last vacuumed
 -- notifications                 how full the server's queue of notifications is, from 0 to 1
 create or replace function examine(

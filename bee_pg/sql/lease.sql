@@ -7,6 +7,7 @@
 -- channel   who leases has been waiting on it, and waits no longer
 -- patience  seconds: if it took longer (somebody had locked the table), who asked has given up, and
 --           would not know what he holds. Then nothing is taken
+-- returns   the messages; and with each, `took`: the seconds that the call has taken so far
 -- invariant a row is locked before it is looked at, and one that somebody else has locked is his
 create or replace function lease(
   queue text, most integer, duration double precision, holder text,
@@ -15,7 +16,7 @@ create or replace function lease(
 ) returns table (
   id text, token bigint, deliveries integer, errors integer, timeouts integer, stalls integer,
   releases integer, unknowns integer, sent_at double precision, headers bytea, body bytea,
-  priority smallint, due double precision
+  priority smallint, due double precision, took double precision
 )
 language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -81,7 +82,8 @@ begin
       returning m.*
     )
     select t.id, t.token, t.deliveries, t.errors, t.timeouts, t.stalls, t.releases, t.unknowns,
-           date_part('epoch', t.sent_at), t.headers, t.body, t.priority, date_part('epoch', t.due)
+           date_part('epoch', t.sent_at), t.headers, t.body, t.priority, date_part('epoch', t.due),
+           date_part('epoch', clock_timestamp() - now)
     from taken t
     order by -t.priority, t.due, t.number;
   if clock_timestamp() > statement_timestamp() + make_interval(secs => patience) then

@@ -11,7 +11,7 @@ begin
   delete from message m where m.ctid = any (array(
     select w.ctid from message w
     where w.queue = purge.queue and not w.leased and w.token is null
-    limit most for update
+    order by w.id limit most for update
   ));
   get diagnostics waiting = row_count;
   delete from successor s where s.ctid = any (array(

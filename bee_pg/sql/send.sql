@@ -25,5 +25,5 @@ begin
       return;
     end;
   end if;
-  perform ring(send.queue, cardinality(ids));
+  perform ring(send.queue, length(translate(sent, 'kb', '')));
 end $$;

@@ -1,7 +1,8 @@
--- End leases.
+-- End leases. Each step is taken for all of them before the next one is, so a draft must not have the
+-- id of a message that is settled with it: who calls this sees to that.
 -- ways      a letter per receipt: D delete, A archive, R reschedule, F reschedule to the front
 -- delays, added (six counters per receipt, one after the other), reasons, details   per receipt;
---           all null if every way is D and nothing is to be counted
+--           all null if every way is D: what is deleted need not be counted
 -- then_of   per draft to be sent: the number, from 1, of the receipt it belongs to
 -- returns   the numbers of the receipts that are lost
 create or replace function settle(
@@ -75,7 +76,7 @@ begin
     perform merge(settle.queue, returned);
   end if;
 
-  -- 5. send
+  -- 5. send: what belongs to good receipts; a Reject counts as a Keep
   if then_ids is not null then
     select array_agg(d.id order by d.n), array_agg(replace(d.rule, 'R', 'K') order by d.n),
            array_agg(d.delay order by d.n), array_agg(d.priority order by d.n),
