@@ -15,9 +15,12 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +39,8 @@ class Report:
     restarts: int
     recovered: list[float]
     """Seconds from the return of the server to the next job settled, each time."""
+    at_full_rate: list[float]
+    """Seconds from there to half a second as good as most were; if it was left alone for long."""
     live: int
 
     @property
@@ -49,6 +54,8 @@ class Report:
             found.append(f"{len(self.audit.settled_twice)} jobs were settled twice")
         if self.recovered and max(self.recovered) > 5:
             found.append(f"workers took {max(self.recovered):.1f} s to come back")
+        if self.at_full_rate and max(self.at_full_rate) > 5:
+            found.append(f"the full rate was back after {max(self.at_full_rate):.1f} s")
         return found
 
     def lines(self) -> list[str]:
@@ -61,11 +68,18 @@ class Report:
             f"settled twice      {len(self.audit.settled_twice)}",
             f"run again          {self.audit.extra_runs}",
             f"back at work after {slowest:.2f} s at the slowest",
+            *(f"at full rate after {seconds:.1f} s" for seconds in self.at_full_rate),
         ]
 
 
 def run(
-    store: str, *, restarts: int, cut: bool = False, processes: int = 2, seed: int = 0
+    store: str,
+    *,
+    restarts: int,
+    cut: bool = False,
+    calm: float = 0.0,
+    processes: int = 2,
+    seed: int = 0,
 ) -> Report:
     """Keep sending and working while the server is killed and started again and again."""
     chance = random.Random(seed)
@@ -77,7 +91,7 @@ def run(
     try:
         time.sleep(1.0)
         for _ in range(restarts):
-            time.sleep(chance.uniform(0.5, 2.5))
+            time.sleep(calm or chance.uniform(0.5, 2.5))
             if cut:
                 stores.cut_all(server)
             else:
@@ -85,7 +99,7 @@ def run(
                 time.sleep(chance.uniform(0.0, 0.5))
                 server.start()
             returned.append(time.time())
-        time.sleep(1.0)
+        time.sleep(calm or 1.0)
         os.kill(producer, signal.SIGTERM)
         os.waitpid(producer, 0)
         live, _ = asyncio.run(until_empty(server.url, patience=60 + 10 * LEASE))
@@ -96,7 +110,22 @@ def run(
     shutil.rmtree(directory)
     settled = sorted(audit.settled_at)
     gaps = [next((at - back for at in settled if at > back), 99.0) for back in returned]
-    return Report(audit, restarts, gaps, live)
+    full = [_at_full_rate(settled, back) for back in returned] if calm else []
+    return Report(audit, restarts, gaps, full, live)
+
+
+def _at_full_rate(settled: list[float], back: float) -> float:
+    """Seconds from `back` to the first half second in which as much was settled as usual."""
+    start, end = settled[0], settled[-1]
+    counts = Counter(int(2 * (at - start)) for at in settled)
+    usual = statistics.median(counts[n] for n in range(int(2 * (end - start))))
+    first = bisect_left(settled, back)
+    for tenth in range(200):
+        begin = back + tenth / 10
+        until = bisect_left(settled, begin + 0.5, lo=first)
+        if until - bisect_left(settled, begin, lo=first) >= 0.8 * usual:
+            return tenth / 10
+    return 99.0
 
 
 def _fork_producer(url: str, directory: Path) -> int:
@@ -133,9 +162,16 @@ def main() -> int:
     parser.add_argument("--store", choices=stores.NAMES, default="valkey")
     parser.add_argument("--restarts", type=int, default=20)
     parser.add_argument("--cut", action="store_true", help="end connections, not the server")
+    parser.add_argument("--calm", type=float, default=0.0, help="seconds between two kills")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    report = run(options.store, restarts=options.restarts, cut=options.cut, seed=options.seed)
+    report = run(
+        options.store,
+        restarts=options.restarts,
+        cut=options.cut,
+        calm=options.calm,
+        seed=options.seed,
+    )
     print("\n".join(report.lines()))
     for fault in report.faults:
         print(f"FAULT: {fault}")
