@@ -19,10 +19,13 @@ from bee_core.errors import (
     InvalidName,
     InvalidOption,
     InvalidPayload,
+    JobFailed,
     NoHandler,
+    NoResult,
     OutcomeUnknown,
     PayloadTooLarge,
     PermanentError,
+    ResultTimeout,
     SchemaMismatch,
     SchemaMissing,
     UnknownJob,
@@ -30,9 +33,11 @@ from bee_core.errors import (
     WorkerStuck,
 )
 from bee_core.events import Event, Observer, log_events
+from bee_core.group import Group
 from bee_core.handlers import Failure
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
+from bee_core.ids import new_id
 from bee_core.job import Job
 from bee_core.message import (
     Counters,
@@ -42,19 +47,23 @@ from bee_core.message import (
     Lease,
     Note,
     QueueStats,
+    Rate,
     Receipt,
     Reject,
+    Report,
     Sent,
     Settlement,
     State,
     Stored,
+    Throttle,
     Ticket,
     Update,
-    new_id,
 )
 from bee_core.outcome import Outcome, Retry, Snooze
 from bee_core.queue import Queue
 from bee_core.registry import connect
+from bee_core.results import Result
+from bee_core.schedule import Schedule
 from bee_core.strategy import (
     ArchiveStrategy,
     Backoff,
@@ -92,6 +101,7 @@ __all__ = [
     "Examined",
     "Failure",
     "Finding",
+    "Group",
     "Handler",
     "Hive",
     "HiveQueue",
@@ -103,10 +113,12 @@ __all__ = [
     "InvalidOption",
     "InvalidPayload",
     "Job",
+    "JobFailed",
     "JsonCodec",
     "Keep",
     "Lease",
     "NoHandler",
+    "NoResult",
     "Note",
     "Observer",
     "Outcome",
@@ -116,12 +128,17 @@ __all__ = [
     "Policy",
     "Queue",
     "QueueStats",
+    "Rate",
     "Receipt",
     "Reject",
     "Repeat",
+    "Report",
     "Reschedule",
+    "Result",
+    "ResultTimeout",
     "Retry",
     "Rules",
+    "Schedule",
     "SchemaMismatch",
     "SchemaMissing",
     "Sent",
@@ -132,6 +149,7 @@ __all__ = [
     "Store",
     "Stored",
     "Terminal",
+    "Throttle",
     "Ticket",
     "TimeoutStrategy",
     "UnknownJob",

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, assert_never
 
 from anyio import BrokenWorkerProcess, CapacityLimiter
 
-from bee_core.delivery import Call, Delivery, run_in_process
+from bee_core.delivery import WORKER_LOOP, Call, Delivery, run_in_process
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
@@ -74,6 +74,7 @@ class Attempt:
         "started_at",
         "tag",
         "task",
+        "told",
     )
 
     def __init__(
@@ -85,6 +86,8 @@ class Attempt:
         self.started_at = started_at
         self.leased_until = leased_until
         """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
+        self.told: str | None = None
+        """What the broker knows of its progress."""
         self.job: Any = None
         self.call: Call | None = None
         self.delivery: Delivery[Any] | None = None
@@ -119,6 +122,12 @@ class Attempt:
         except BaseException as error:
             return outcome_of_error(error)
 
+    @property
+    def news(self) -> str | None:
+        """What its handler has said of its progress and the broker does not know yet."""
+        said = None if self.delivery is None else self.delivery.said
+        return None if said == self.told else said
+
     def _arguments(self, call: Call) -> tuple[Any, ...]:
         return (self.job, self.delivery) if call.takes_delivery else (self.job,)
 
@@ -129,6 +138,7 @@ class Attempt:
         abandoned: Callable[[Attempt, asyncio.Future[object]], None],
     ) -> object:
         context = contextvars.copy_context()
+        context.run(WORKER_LOOP.set, asyncio.get_running_loop())
         work = threads.submit(partial(context.run, call.function, *self._arguments(call)))
         try:
             result = await asyncio.shield(work)

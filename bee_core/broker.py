@@ -18,6 +18,11 @@ The model
     that a leased message may have. Archived messages are told apart by id and
     incarnation, a number that grows with every fresh creation.
 
+    A message may have a *key*. It holds its key from when it is leased until its lease is
+    settled or taken over, and only so many messages hold a key at once; the others wait for
+    them, out of the way of everybody else. It may *report to* another message, which is told
+    how it ends, and may *await* a number of such reports: it is due when they are there.
+
 The rules for every verb
     - One round trip. Atomic for each message: no client ever sees, or leaves behind by
       crashing, half of what was asked for one message. `send` is atomic for its batch.
@@ -35,13 +40,14 @@ The rules for every verb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from bee_core.disposition import Terminal
 from bee_core.message import (
+    THROTTLE,
     Draft,
     Finding,
     Holder,
@@ -49,16 +55,20 @@ from bee_core.message import (
     Page,
     QueueStats,
     Receipt,
+    Report,
     Sent,
     Settlement,
     State,
     Stored,
+    Throttle,
 )
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @runtime_checkable
 class Broker(Protocol):
-    """Six verbs, each one atomic round trip, and `clone` and `aclose`."""
+    """Eight verbs, each one atomic round trip, and `clone` and `aclose`."""
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         """Store drafts, in their order; say for each what was done. All or nothing.
@@ -76,11 +86,21 @@ class Broker(Protocol):
                  change.
 
         What becomes of a successor is said at `settle`.
+
+        A draft that awaits reports is due when so many different messages have reported to it
+        since it was created, or after `delay`, whichever is first. One that reports to a live
+        message which has heard of the end of this id already is KEPT: it has been.
         """
         ...
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
         """Take up to `limit` ready messages and hide them for `duration` seconds. Never waits.
 
@@ -92,18 +112,33 @@ class Broker(Protocol):
         the order, and if it has a successor that is first merged into it (see `settle`), which
         may make it due later. Until then the old receipt is still good.
 
+        `throttle` holds back the rest: a message whose key is held by `per_key` others is passed
+        over, and so is every one that would be a delivery too many for `rate` or `key_rate`. The
+        store counts the deliveries of all who lease with such a rate. What is passed over keeps
+        its place among those of its key, and is looked at again when the key is let go or the time
+        has come; until then no number of such messages makes a call slower. One whose lease ran
+        out holds its key itself, so it may be taken over.
+
         A paused queue gives nothing. `limit` bounds the work of the call; taking over any
         number of leases that ran out costs no call more than its share.
         """
         ...
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self,
+        queue: str,
+        receipts: Sequence[Receipt],
+        *,
+        duration: float,
+        progress: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         """Hide held messages for `duration` from now. Return the lost receipts.
 
         A receipt is lost when its message does not exist or carries another token. The token
         decides, not the clock: a lease that ran out and was not taken over is extended.
+
+        `progress` says, by id, how far some of them are. It is kept with the message until it
+        ends or something else is said.
         """
         ...
 
@@ -121,9 +156,16 @@ class Broker(Protocol):
                      `front` at its old place
         4. succeed   if the message has a successor: after Delete or Archive the successor
                      becomes a fresh message, due when it asked to be; after Reschedule it is
-                     merged into the message field by field, as its Update says, and is gone
+                     merged into the message field by field, as its Update says, and is gone.
+                     Then its key is let go; and after Delete or Archive its `note` and `result`
+                     are kept for `keep` seconds, and are reported to whom it reports to
         5. send      `then`, as `send` would (a Reject among them counts as a Keep)
         6. ring      wake those who wait, if something may have become ready
+
+        Of each id the first report counts, and only if who it goes to is live and awaits reports.
+        It stays until that one is deleted, purged or pruned, and none of its id is left in the
+        archive, or until one that awaits reports is sent anew: so it can be read by one that is
+        repeated, or restored.
 
         So settling a receipt twice reports it lost the second time, and may be repeated
         safely after OutcomeUnknown.
@@ -137,7 +179,9 @@ class Broker(Protocol):
 
         A leased message is cancelled too, unless `running` is false: its holder finds the
         receipt lost at the next extend or settle, and its successor, if any, becomes a fresh
-        message. With `running=False` a leased id loses only its successor.
+        message. With `running=False` a leased id loses only its successor. What is cancelled
+        reports so, but for a successor. All who wait are woken if a leased message was cancelled,
+        so that a holder that has nothing else to do finds out at once.
         """
         ...
 
@@ -149,6 +193,19 @@ class Broker(Protocol):
         an empty `lease` and this call wakes it at once. One message should wake one waiter,
         not all. Cancelling it is always safe.
         """
+        ...
+
+    async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
+        """How these messages ended, as far as it was to be kept and its time is not over.
+
+        Of an id that has ended more than once, the last end that was kept.
+        """
+        ...
+
+    async def reports(
+        self, queue: str, id: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Report]:
+        """What has been reported to a message: up to `limit` reports, by id, behind `after`."""
         ...
 
     def clone(self) -> Broker:
@@ -195,16 +252,18 @@ class Inspector(Protocol):
     ) -> Page:
         """A page of messages in one state. Pass the page's `after` to get the next.
 
-        In the order they will be leased; leased ones by when they run out, blocked ones by id,
-        archived ones newest first. What does not change meanwhile is seen exactly once.
+        In the order they will be leased, ready ones that were passed over for their key behind
+        the others; leased ones by when they run out, blocked ones by id, archived ones newest
+        first. What does not change meanwhile is seen exactly once.
         """
         ...
 
     async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
         """Move the message of each id that was archived last back: ready now, counters at zero.
 
-        It is a fresh incarnation with the same body, headers and priority. Return the ids that
-        were not restored: not in the archive, or live again.
+        It is a fresh incarnation with the same body, headers, priority and key, that reports to
+        whom it did, and that can read what was reported to it. Return the ids that were not
+        restored: not in the archive, or live again.
         """
         ...
 
@@ -221,7 +280,7 @@ class Inspector(Protocol):
         """Delete everything that waits: ready, delayed and blocked. Return how many.
 
         Leased messages are left alone, also one whose lease ran out until it is taken over, and
-        so is the archive.
+        so is the archive. What is purged reports to nobody.
         """
         ...
 

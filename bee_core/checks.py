@@ -9,10 +9,22 @@ from unicodedata import category
 from bee_core.disposition import Archive, Delete, Terminal
 from bee_core.duration import seconds
 from bee_core.errors import InvalidName, InvalidOption, InvalidPayload
-from bee_core.message import KEEP, NO_HEADERS, PRIORITIES, Draft, Keep, Reject, Update
+from bee_core.message import (
+    KEEP,
+    NO_HEADERS,
+    PRIORITIES,
+    Draft,
+    Keep,
+    Reject,
+    Settlement,
+    Throttle,
+    Update,
+)
 
 _QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
 _LONGEST_ID = 200
+LONGEST_PROGRESS = 200
+MOST_AWAITED = 1_000_000
 
 
 def check_queue(name: str) -> str:
@@ -63,7 +75,23 @@ def check_draft(draft: Draft) -> Draft:
         raise InvalidOption(f"if_taken is Keep(), Reject() or Update(), not {draft.if_taken!r}")
     if draft.headers is not NO_HEADERS:
         check_headers(draft.headers)
+    if draft.key is not None:
+        _check_text(draft.key, "key")
+    if draft.reports_to is not None:
+        _check_text(draft.reports_to, "reports_to")
+    if draft.awaits != 0 and check_whole(draft.awaits, "awaits", least=0) > MOST_AWAITED:
+        raise InvalidOption(f"awaits must be at most {MOST_AWAITED}, not {draft.awaits}")
     return draft
+
+
+def check_settlement(settlement: Settlement) -> None:
+    """Raise an InvalidInput that says what is wrong with a settlement, if anything is."""
+    for draft in settlement.then:
+        check_draft(draft)
+    if settlement.result and not isinstance(settlement.result, bytes):
+        raise InvalidOption(f"a result is bytes, not {type(settlement.result).__name__}")
+    if settlement.keep:
+        seconds(settlement.keep, "keep")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
@@ -84,7 +112,33 @@ def check_terminal(to: Terminal) -> Terminal:
 
 def check_holder(holder: str) -> str:
     """The name of who leases: any text that an id could be."""
+    return _check_text(holder, "holder")
+
+
+def check_throttle(throttle: Throttle) -> Throttle:
+    """The throttle, or InvalidOption."""
+    if not isinstance(throttle, Throttle):
+        raise InvalidOption(f"throttle takes a Throttle, not {throttle!r}")
+    return throttle
+
+
+def check_progress(progress: Mapping[str, str]) -> None:
+    """Raise InvalidPayload unless what is said of progress is short text, by id."""
+    for id, text in progress.items():
+        check_id(id)
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_PROGRESS:
+            raise InvalidPayload(
+                f"progress of {id!r} must be text of 1 to {LONGEST_PROGRESS} characters"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPayload(f"progress of {id!r} cannot be UTF-8: {error}") from error
+
+
+def _check_text(text: str, what: str) -> str:
+    """Text that an id could be, or an InvalidName that says what it was for."""
     try:
-        return check_id(holder)
+        return check_id(text)
     except InvalidName as error:
-        raise InvalidName(f"holder: {error}") from None
+        raise InvalidName(f"{what}: {error}") from None

@@ -111,6 +111,25 @@ class JsonCodec(Generic[J]):
         return DecodeError(str(error), known=self.known)
 
 
+def encode_value(value: object) -> bytes:
+    """Any value as JSON; InvalidPayload if that cannot be done, or not without loss."""
+    try:
+        body = _encode(value)
+        if type(value) not in _PLAIN:
+            _check(msgspec.to_builtins(value), "it", 1)
+    except InvalidPayload:
+        raise
+    except RecursionError:
+        raise InvalidPayload("it is nested too deeply") from None
+    except Exception as error:  # msgspec raises whatever its inputs raise
+        raise InvalidPayload(f"it cannot be written as JSON: {error}") from error
+    return body
+
+
+_encode = msgspec.json.Encoder(decimal_format="string").encode
+_PLAIN = (type(None), bool, int, str)
+
+
 def _compares(kind: type) -> bool:
     """Whether equality of its values means anything."""
     return vars(object)["__eq__"] is not getattr(kind, "__eq__", None)

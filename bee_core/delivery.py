@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from typing import (
     TYPE_CHECKING,
@@ -15,16 +17,21 @@ from typing import (
     TypeVar,
     TypeVarTuple,
     Unpack,
+    overload,
 )
 
 import anyio.to_process
 from anyio import CapacityLimiter
+from typing_extensions import TypeForm
 
+from bee_core.checks import LONGEST_PROGRESS
 from bee_core.child import run_as_child
 from bee_core.clock import Clock
 from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
+from bee_core.group import AWAITS_HEADER, Group, plan_group
 from bee_core.message import Counters, Draft, IfTaken, Lease
+from bee_core.results import Result, reader
 from bee_core.strategy import Policy
 
 if TYPE_CHECKING:
@@ -33,6 +40,10 @@ if TYPE_CHECKING:
 J = TypeVar("J")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_PAGE = 100
+WORKER_LOOP: ContextVar[asyncio.AbstractEventLoop] = ContextVar("bee_worker_loop")
+"""Where the worker lives whose handler runs in this thread."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -45,12 +56,31 @@ class SendOptions(TypedDict, total=False):
     policy: Policy | None
     headers: Mapping[str, str]
     if_taken: IfTaken
+    key: str | None
+
+
+class GroupOptions(TypedDict, total=False):
+    """The options of `Queue.group`."""
+
+    priority: int
+    policy: Policy | None
+    headers: Mapping[str, str]
+    key: str | None
 
 
 class Delivery(Generic[J]):
     """One delivery of one job."""
 
-    __slots__ = ("_clock", "_lease", "_processes", "_queue", "deadline", "follow_ups")
+    __slots__ = (
+        "_clock",
+        "_lease",
+        "_on_said",
+        "_processes",
+        "_queue",
+        "deadline",
+        "follow_ups",
+        "said",
+    )
 
     def __init__(
         self,
@@ -59,15 +89,19 @@ class Delivery(Generic[J]):
         clock: Clock,
         deadline: float,
         processes: CapacityLimiter,
+        on_said: Callable[[], None] = lambda: None,
     ) -> None:
         self._lease = lease
         self._queue = queue
         self._clock = clock
         self._processes = processes
+        self._on_said = on_said
         self.deadline = deadline
         """When bee will stop this run, by the worker's clock; math.inf without a timeout."""
         self.follow_ups: tuple[Draft, ...] = ()
-        """What `then` has gathered so far."""
+        """What `then` and `group` have gathered so far."""
+        self.said: str | None = None
+        """What was last said of its `progress`."""
 
     @property
     def id(self) -> str:
@@ -105,6 +139,16 @@ class Delivery(Generic[J]):
         return self._lease.headers
 
     @property
+    def key(self) -> str | None:
+        """The key it was sent with, which this run holds."""
+        return self._lease.key
+
+    @property
+    def awaits(self) -> int:
+        """How many jobs were to report to this one, if it gathers for a group; 0 otherwise."""
+        return int(self._lease.headers.get(AWAITS_HEADER, "0"))
+
+    @property
     def sent_at(self) -> float:
         """When it was sent: seconds since the epoch, by the store's clock."""
         return self._lease.sent_at
@@ -124,6 +168,80 @@ class Delivery(Generic[J]):
         self.follow_ups += (draft,)
         return draft.id
 
+    def group(
+        self,
+        jobs: Iterable[J | Draft],
+        *,
+        then: J,
+        id: str | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> Group:
+        """Send a group to this queue if, and in the same step as, this job is settled as done.
+
+        Takes the arguments of `Queue.group`. What this job is part of does not wait for it.
+        """
+        group, drafts = plan_group(
+            self._queue.draft, jobs, then, id=id, timeout=timeout, options={**options}
+        )
+        self.follow_ups += tuple(drafts)
+        return group
+
+    def progress(self, done: str | float) -> None:
+        """Say how far it is: in up to 200 characters, or as a part of 1, shown as per cent.
+
+        May be called from any thread and as often as you like: it only takes note. Operators see
+        the last word about a second later, if the job has not ended by then.
+        """
+        if isinstance(done, str):
+            text = done if done.isprintable() else _on_one_line(done)
+            self.said = text[:LONGEST_PROGRESS] or "-"
+        else:
+            self.said = f"{done:.0%}"[:LONGEST_PROGRESS]
+        self._on_said()
+
+    @overload
+    def reports(self) -> AsyncIterator[Result[Any]]: ...
+    @overload
+    def reports(self, *, type: TypeForm[T]) -> AsyncIterator[Result[T]]: ...
+    async def reports(self, *, type: Any = Any) -> AsyncIterator[Result[Any]]:
+        """How the jobs have ended that report to this one, page by page, in the order of their ids.
+
+        What has not ended yet is not among them; a run that is repeated reads them again.
+        """
+        decoder, after = reader(type), ""
+        while True:
+            page = await self._queue.broker.reports(self.queue, self.id, after=after, limit=_PAGE)
+            for report in page:
+                yield Result(report, decoder)
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
+
+    @overload
+    async def results(self) -> list[Result[Any]]: ...
+    @overload
+    async def results(self, *, type: TypeForm[T]) -> list[Result[T]]: ...
+    async def results(self, *, type: Any = Any) -> list[Result[Any]]:
+        """All `reports` at once."""
+        return [result async for result in self.reports(type=type)]
+
+    def from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something from a plain function: `delivery.from_thread(delivery.results())`.
+
+        It runs in the worker's event loop while the thread waits.
+        """
+        loop = WORKER_LOOP.get(None)
+        if loop is None or _is_in_a_loop():
+            work.close()
+            raise InvalidOption("from_thread is for plain functions, which run in a thread: await")
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError:  # the loop is closed: this thread has outlived its worker
+            work.close()
+            raise
+        return future.result()
+
     async def run_in_process(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a plain function in another process, which is killed if this run is stopped.
 
@@ -131,6 +249,19 @@ class Delivery(Generic[J]):
         discarded, and children of its own are not killed with it.
         """
         return await run_in_process(self._processes, function, *args)
+
+
+def _on_one_line(text: str) -> str:
+    """Text that every store and every screen can show."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def attempt_number(counters: Counters) -> int:

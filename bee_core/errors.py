@@ -17,6 +17,9 @@
     ├── DecodeError             bytes that are not a job of this queue
     │   └── UnknownJob          a job of a kind, or an envelope version, this program does not know
     ├── IdTaken                 `if_taken=Reject()` and the id is live
+    ├── JobFailed               the result that is asked for: the job did not succeed
+    ├── NoResult                the result that is asked for: nothing is known of it, or kept
+    ├── ResultTimeout           the result that is asked for: not yet there (also a TimeoutError)
     ├── UnknownScheme           no broker for this URL; the message lists the known ones
     ├── NoHandler               a queue is to be worked, but nobody handles (some of) its jobs
     └── WorkerStuck             too many handlers ignore their cancellation: the process must go
@@ -31,6 +34,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bee_core.message import Note
 
 
 class BeeError(Exception):
@@ -131,6 +138,26 @@ class IdTaken(BeeError):
 
     def __reduce__(self) -> tuple[type[IdTaken], tuple[str, frozenset[str]]]:
         return IdTaken, (self.queue, self.ids)
+
+
+class JobFailed(BeeError):
+    """There is no result, because the job ended otherwise: `note` has the reason and the detail."""
+
+    def __init__(self, id: str, note: Note) -> None:
+        self.id = id
+        self.note = note
+        super().__init__(f"job {id!r}: {note.reason}" + (f"\n{note.detail}" if note.detail else ""))
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, Note]]:
+        return JobFailed, (self.id, self.note)
+
+
+class NoResult(BeeError):
+    """There is no result, and waiting will not bring it."""
+
+
+class ResultTimeout(BeeError, TimeoutError):
+    """The job has not ended in the time that was given."""
 
 
 class UnknownScheme(BeeError):

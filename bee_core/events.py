@@ -60,6 +60,16 @@ class AttemptSettled(msgspec.Struct, frozen=True):
     duration: float
 
 
+class ResultDropped(msgspec.Struct, frozen=True):
+    """A job has succeeded, but what it returned could not be kept: too large, or not JSON."""
+
+    queue: str
+    id: str
+    token: int
+    tag: str
+    problem: str
+
+
 class AttemptLost(msgspec.Struct, frozen=True):
     """An attempt no longer held its message, so what it did changed nothing in the queue.
 
@@ -126,11 +136,26 @@ class SettlementRefused(msgspec.Struct, frozen=True):
     error: Exception
 
 
+class ScheduleMissed(msgspec.Struct, frozen=True):
+    """No worker came to a schedule in time. `instant` is the first that has no job of its own.
+
+    `late` is how late one came, in seconds, and `sent` the id of the one job that was sent then,
+    if any.
+    """
+
+    queue: str
+    name: str
+    instant: float
+    late: float
+    sent: str | None
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerStopped
     | AttemptStarted
     | AttemptSettled
+    | ResultDropped
     | AttemptLost
     | HandlerStuck
     | LoopBlocked
@@ -138,6 +163,7 @@ Event: TypeAlias = (
     | BrokerRecovered
     | BrokerAilment
     | SettlementRefused
+    | ScheduleMissed
 )
 
 Observer: TypeAlias = Callable[[Event], None]
@@ -161,6 +187,8 @@ def log_events(event: Event) -> None:
             log.debug("start %s queue=%s id=%s attempt=%d", tag, queue, id, attempt)
         case AttemptSettled():
             _log_settled(event)
+        case ResultDropped(queue=queue, id=id, tag=tag, problem=problem):
+            log.warning("result dropped %s queue=%s id=%s: %s", tag, queue, id, problem)
         case AttemptLost(queue=queue, id=id, tag=tag):
             log.warning("lost %s queue=%s id=%s: no longer held here", tag, queue, id)
         case HandlerStuck(queue=queue, id=id, tag=tag, stuck=stuck):
@@ -175,6 +203,9 @@ def log_events(event: Event) -> None:
             log.warning("broker: %s queue=%s: %s", topic, queue, text)
         case SettlementRefused(queue=queue, id=id, error=error):
             log.error("settlement refused queue=%s id=%s error=%r", queue, id, error)
+        case ScheduleMissed(queue=queue, name=name, late=late, sent=sent):
+            what = "nothing was sent" if sent is None else f"sent {sent}"
+            log.warning("schedule missed queue=%s name=%s late=%.1fs: %s", queue, name, late, what)
         case WorkerStarted(queue=queue, holder=holder):
             log.info("worker started queue=%s holder=%s", queue, holder)
         case WorkerStopped(queue=queue, holder=holder, settled=settled, stuck=stuck):

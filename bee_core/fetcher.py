@@ -7,12 +7,12 @@ no longer consumes is the worst bug of this field.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from bee_core.broker import Broker, Inspector
+from bee_core.broker import Broker
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
-from bee_core.message import Lease
+from bee_core.message import Lease, Throttle
 from bee_core.trouble import Trouble, own_cancellation
 
 BATCH = 100
@@ -24,7 +24,8 @@ class Fetcher:
 
     `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
     certainly lasts to) and says whether its handler was started, `resting` says whether the worker
-    holds nothing.
+    holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
+    after which nothing was to be had.
     """
 
     def __init__(
@@ -35,22 +36,28 @@ class Fetcher:
         *,
         lease: float,
         poll: float,
+        throttle: Throttle,
         clock: Clock,
         trouble: Trouble,
         room: Callable[[], int],
         on_lease: Callable[[Lease, float], bool],
         resting: Callable[[], bool],
+        is_empty: Callable[[], Awaitable[bool]],
+        on_vain: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._queue = queue
         self._holder = holder
         self._lease = lease
         self._poll = poll
+        self._throttle = throttle
         self._clock = clock
         self._trouble = trouble
         self._room = room
         self._on_lease = on_lease
         self._resting = resting
+        self._nothing_left = is_empty
+        self._on_vain = on_vain
         self._stopped = False
         self._more_room = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
@@ -61,7 +68,7 @@ class Fetcher:
 
         Raises only what waiting cannot mend: BrokerClosed and BrokerMisconfigured.
         """
-        started = 0
+        started, woken = 0, False
         while not self._stopped and started < max_jobs:
             limit = int(min(self._room(), BATCH, max_jobs - started))
             if limit < 1:
@@ -71,7 +78,11 @@ class Fetcher:
             before = self._clock.now()
             try:
                 leases = await self._broker.lease(
-                    self._queue, limit=limit, duration=self._lease, holder=self._holder
+                    self._queue,
+                    limit=limit,
+                    duration=self._lease,
+                    holder=self._holder,
+                    throttle=self._throttle,
                 )
             except (BrokerClosed, BrokerMisconfigured):
                 raise
@@ -82,10 +93,13 @@ class Fetcher:
                 continue
             self._trouble.over("lease")
             started += sum(self._on_lease(lease, before + self._lease) for lease in leases)
+            if woken and not leases:
+                self._on_vain()
+            woken = False
             if len(leases) < limit:
                 if until_empty and await self._is_empty():
                     return
-                await self._wait()
+                woken = await self._wait()
 
     def stop(self) -> None:
         """Take no more."""
@@ -103,10 +117,14 @@ class Fetcher:
             self._cut_short = self._waiting
             self._waiting.cancel()
 
-    async def _wait(self) -> None:
-        """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll."""
+    async def _wait(self) -> bool:
+        """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll.
+
+        Say whether it was woken before its time.
+        """
         if self._stopped:
-            return
+            return False
+        until = self._clock.now() + self._poll
         waiting = self._waiting = asyncio.create_task(self._wait_once(), name="bee:wait")
         try:
             await asyncio.wait({waiting})
@@ -114,12 +132,14 @@ class Fetcher:
             waiting.cancel()
             self._waiting = None
         if waiting is self._cut_short:
-            return
+            return False
         error = asyncio.CancelledError() if waiting.cancelled() else waiting.exception()
         if error is None:
             self._trouble.over("wait")
-        else:  # a cancellation of nobody's here has leaked from a driver
-            await self._trouble.back_off("wait", error)
+            return self._clock.now() < until
+        # a cancellation of nobody's here has leaked from a driver
+        await self._trouble.back_off("wait", error)
+        return False
 
     async def _wait_once(self) -> None:
         await self._broker.wait(self._queue, timeout=self._poll)
@@ -127,13 +147,12 @@ class Fetcher:
     async def _is_empty(self) -> bool:
         if not self._resting():
             return False
-        assert isinstance(self._broker, Inspector)
         try:
-            stats = await self._broker.stats(self._queue)
+            empty = await self._nothing_left()
         except BaseException as error:
             if own_cancellation(error):
                 raise
             await self._trouble.back_off("stats", error)
             return False
         self._trouble.over("stats")
-        return stats.live == 0
+        return empty

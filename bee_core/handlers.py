@@ -9,14 +9,16 @@ import msgspec
 
 from bee_core.delivery import Call
 from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
+from bee_core.ids import new_id
 from bee_core.job import members, tag_of
-from bee_core.message import Counters, Draft, Lease, Note, new_id
-from bee_core.queue import Queue
+from bee_core.message import Counters, Draft, Lease, Note
+from bee_core.queue import KIND_HEADER, Queue
+from bee_core.schedule import Schedule
 from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
+from bee_core.ticks import COME_TO, SCHEDULE, SCHEDULE_RULES, Declared, declare, due, message_id
 
 J = TypeVar("J")
 
-KIND_HEADER = "bee-kind"
 FAILURE = "failure"
 FAILURE_RULES: Rules = resolve(
     Policy(
@@ -60,6 +62,8 @@ class Handlers(Generic[J]):
         self._whole: Call | None = None
         self._by_class: dict[type, Call] = {}
         self._failure: Call | None = None
+        self.schedules: dict[str, Declared] = {}
+        """By the id of the message that keeps it."""
 
     def handle_all(self, function: Callable[..., Any]) -> None:
         """One function for every job of the queue."""
@@ -85,6 +89,15 @@ class Handlers(Generic[J]):
             raise InvalidOption(f"queue {self._queue.name!r} has its failure handler already")
         self._failure = Call(function)
 
+    def schedule(self, schedule: Schedule[J]) -> None:
+        """A job that is sent again and again, by whoever works on this queue."""
+        id = message_id(schedule.name)
+        if id in self.schedules:
+            raise InvalidOption(
+                f"queue {self._queue.name!r} has a schedule {schedule.name!r} already"
+            )
+        self.schedules[id] = declare(schedule, self._queue)
+
     @property
     def any(self) -> bool:
         """Whether anything is handled at all."""
@@ -106,7 +119,7 @@ class Handlers(Generic[J]):
         id = lease.receipt.id
         kind_header = lease.headers.get(KIND_HEADER) if lease.headers else None
         if kind_header is not None:
-            return self._open_failure(lease, kind_header)
+            return self._open_own(lease, kind_header)
         job = self._queue.decode(id, lease.body)
         kind = type(job)
         try:
@@ -125,8 +138,16 @@ class Handlers(Generic[J]):
         report = _Report(lease.receipt.id, lease.body, dict(lease.headers), counters, note)
         return (Draft(new_id(), msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
 
-    def _open_failure(self, lease: Lease, kind: str) -> tuple[Any, str, Rules, Call]:
+    def _open_own(self, lease: Lease, kind: str) -> tuple[Any, str, Rules, Call]:
+        """What is in a message of bee's own."""
         id, name = lease.receipt.id, self._queue.name
+        if kind == SCHEDULE and id in self.schedules:
+            try:
+                return due(self.schedules[id], lease), SCHEDULE, SCHEDULE_RULES, COME_TO
+            except DecodeError as error:
+                raise error.at(name, id) from error
+        if kind == SCHEDULE:
+            raise UnknownJob(f"no schedule {id!r} is declared here", queue=name, id=id)
         if kind != FAILURE or self._failure is None:
             raise UnknownJob(f"no handler here for bee-kind {kind!r}", queue=name, id=id)
         try:

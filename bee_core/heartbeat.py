@@ -2,7 +2,8 @@
 
 The thread has its own event loop and its own clone of the broker, so a handler that blocks
 the worker's loop does not lose its lease. It renews what has been held for a third of a lease,
-tells the worker what is lost, and notices when the worker's loop no longer answers.
+tells the worker what is lost, and notices when the worker's loop no longer answers. When a handler
+has said how far it is, or when a cancelled job may be among those that run, it renews sooner.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,8 @@ from bee_core.trouble import own_cancellation
 
 _CLOSING = 5.0
 """Seconds for the clone to close its connections."""
+_SOON = 1.0
+"""Seconds between two calls, at least, of which the second is not due for its leases' sake."""
 
 
 class Heartbeat:
@@ -63,7 +66,10 @@ class Heartbeat:
         self._idle = False
         self._stopping = False
         self._troubled = False
+        self._news = self._hurried = False
+        self._extended_at = -math.inf
         self._unanswered = 0
+        self._asked_at = -math.inf
         self._worker_loop: asyncio.AbstractEventLoop | None = None
         self._worker_thread = 0
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -99,6 +105,19 @@ class Heartbeat:
         """Something is held again. Cheap to call for every job."""
         if self._idle:
             self._idle = False
+            self._alarm.ring()
+
+    def tell(self) -> None:
+        """A handler has said how far it is. Any thread may call it, as often as it likes."""
+        if not self._news:
+            self._news = True
+            with suppress(RuntimeError):  # its loop is closed: the handler has outlived its worker
+                self._alarm.ring()
+
+    def hurry(self) -> None:
+        """Something that is held may have been cancelled: find out soon."""
+        if not self._idle and not self._hurried:
+            self._hurried = True
             self._alarm.ring()
 
     # All below runs in the heartbeat's own thread.
@@ -152,31 +171,62 @@ class Heartbeat:
     async def _round(self, broker: Broker) -> float:
         """Renew what is due; return the seconds until the next round."""
         before = self._clock.now()
+        self._news = False  # before looking: who has something to say from here on will ring
         held = [attempt for attempt in self._held() if self._deserves(attempt, before)]
         if not held:
             self._unanswered = 0
+            self._hurried = False
             return math.inf
-        self._watch_loop()
         third = self._lease / 3
-        old = [a for a in held if a.leased_until - before <= 2 * third + 0.001]
+        if before - self._asked_at >= third / 10 - 0.001:
+            self._watch_loop(before)
+        news = {a.lease.receipt.id: text for a in held if (text := a.news) is not None}
+        due = [a for a in held if a.leased_until - before <= 2 * third + 0.001]
+        old = self._chosen(held, due, news, before)
         if old:
+            self._extended_at = before
+            soonest = min(attempt.leased_until for attempt in held)
+            until = soonest - self._margin if due else soonest - 2 * third  # in time for the others
             try:
-                self._after_success(old, await self._extend(broker, old), before)
+                lost = await self._extend(broker, old, news, until)
+                self._after_success(old, lost, news, before)
             except BaseException as error:  # whatever a broker raises, the thread must go on
                 if own_cancellation(error):
                     raise
                 return self._after_failure(old, error)
         soonest = min(attempt.leased_until for attempt in held)
-        return max(soonest - 2 * third - self._clock.now(), third / 10)
+        now = self._clock.now()
+        pause = max(soonest - 2 * third - now, third / 10)
+        if self._hurried or (news and not old):
+            self._news = True  # it is seen to: nobody need ring for it
+            pause = min(pause, max(self._extended_at + _SOON - now, 0.001))
+        return pause
 
-    async def _extend(self, broker: Broker, old: Sequence[Attempt]) -> AbstractSet[Receipt]:
-        """Renew leases, but wait for the answer no longer than they last."""
-        soonest = min(attempt.leased_until for attempt in old)
-        left = soonest - self._margin - self._clock.now()
+    def _chosen(
+        self,
+        held: Sequence[Attempt],
+        due: Sequence[Attempt],
+        news: Mapping[str, str],
+        now: float,
+    ) -> Sequence[Attempt]:
+        """What to renew: what is due, and now and then what there is another reason for."""
+        soon = now - self._extended_at >= _SOON - 0.001
+        if self._hurried and soon:
+            self._hurried = False
+            return held
+        if news and (soon or due):
+            return [a for a in held if a in due or a.lease.receipt.id in news]
+        return due
+
+    async def _extend(
+        self, broker: Broker, old: Sequence[Attempt], news: Mapping[str, str], until: float
+    ) -> AbstractSet[Receipt]:
+        """Renew leases, but do not wait for the answer for longer than there is time."""
+        left = until - self._clock.now()
         receipts = [attempt.lease.receipt for attempt in old]
 
         async def extend() -> AbstractSet[Receipt]:
-            return await broker.extend(self._queue, receipts, duration=self._lease)
+            return await broker.extend(self._queue, receipts, duration=self._lease, progress=news)
 
         extending = asyncio.create_task(extend(), name="bee:extend")
         try:
@@ -196,11 +246,16 @@ class Heartbeat:
             raise BrokerUnavailable("extend did not answer while the lease lasted")
 
     def _after_success(
-        self, old: Sequence[Attempt], lost: AbstractSet[Receipt], before: float
+        self,
+        old: Sequence[Attempt],
+        lost: AbstractSet[Receipt],
+        news: Mapping[str, str],
+        before: float,
     ) -> None:
         for attempt in old:
             if attempt.lease.receipt not in lost:
                 attempt.leased_until = before + self._lease
+                attempt.told = news.get(attempt.lease.receipt.id, attempt.told)
         gone = [attempt for attempt in old if attempt.lease.receipt in lost]
         if gone:
             self._tell(partial(self._on_lost, gone, LostLease.CERTAIN))
@@ -228,8 +283,9 @@ class Heartbeat:
         deadline = attempt.delivery.deadline if attempt.delivery is not None else math.inf
         return not attempt.running or now < deadline + self._patience
 
-    def _watch_loop(self) -> None:
+    def _watch_loop(self, now: float) -> None:
         """Ask the worker's loop for a sign; report it if the last question is still open."""
+        self._asked_at = now
         if self._unanswered == 1:
             frame = sys._current_frames().get(self._worker_thread)
             self._on_blocked("".join(traceback.format_stack(frame)) if frame else "")

@@ -29,6 +29,7 @@ from bee_core.errors import (
 )
 from bee_core.events import Observer, log_events
 from bee_core.hive_queue import HiveQueue
+from bee_core.message import THROTTLE, Throttle
 from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
 from bee_core.strategy import Policy, check_policy, overlay
@@ -88,8 +89,12 @@ class Hive:
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
         concurrency: int | None = None,
+        throttle: Throttle = THROTTLE,
     ) -> HiveQueue[J]:
-        """Declare a queue that carries jobs of that type: a class, or a union of job classes."""
+        """Declare a queue that carries jobs of that type: a class, or a union of job classes.
+
+        `throttle` limits how many of one key run at once, and how fast, over all workers.
+        """
         if name in self.queues:
             raise InvalidOption(f"this hive has a queue {name!r} already")
         queue = HiveQueue(
@@ -100,6 +105,8 @@ class Hive:
             codec=codec,
             max_bytes=max_bytes,
             concurrency=self._concurrency if concurrency is None else concurrency,
+            throttle=throttle,
+            clock=lambda: self._options["clock"],
         )
         self.queues[name] = queue
         return queue
@@ -133,8 +140,8 @@ class Hive:
     def run(self, *, until_empty: bool = False) -> Coroutine[Any, Any, None]:
         """Work on every queue that has a handler, until stopped or until all are empty.
 
-        Empty means empty: jobs that are delayed or to be repeated are waited for. Touches no
-        signals; cancel the task that runs it, or call `stop`.
+        Empty means empty but for schedules: jobs that are delayed or to be repeated are waited
+        for. Touches no signals; cancel the task that runs it, or call `stop`.
         """
         # The workers exist from here on, so that a `stop` before the first turn is heard.
         return self._run(self._make_workers(), until_empty)
@@ -219,6 +226,7 @@ class Hive:
                 policy=queue.policy,
                 codec=queue.codec,
                 max_bytes=queue.max_bytes,
+                throttle=queue.throttle,
                 **{"concurrency": queue.concurrency} | self._options,
             )
             for queue in self.queues.values()
@@ -241,12 +249,11 @@ class Hive:
 
     async def _all_empty(self, workers: list[Worker[Any]]) -> bool:
         try:
-            stats = [await self.broker.stats(worker.queue.name) for worker in workers]
+            return all([await worker.is_empty() for worker in workers])
         except (BrokerClosed, BrokerMisconfigured):
             raise
         except Exception:  # the next round's workers ask again, and say so if it lasts
             return False
-        return not any(one.live for one in stats)
 
     def __repr__(self) -> str:
         try:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar, overload
 
 from typing_extensions import TypeForm
 
 from bee_core.broker import Broker
+from bee_core.checks import check_throttle
+from bee_core.clock import Clock
 from bee_core.codec import Codec
 from bee_core.delivery import Delivery
+from bee_core.duration import Duration
 from bee_core.handlers import Failure, Handlers
+from bee_core.message import NO_HEADERS, Throttle
 from bee_core.queue import Queue
+from bee_core.schedule import Missed, Schedule
 from bee_core.strategy import Policy
 
 J = TypeVar("J")
@@ -32,9 +37,14 @@ class HiveQueue(Queue[J]):
         codec: Codec[J] | None,
         max_bytes: int,
         concurrency: int,
+        throttle: Throttle,
+        clock: Callable[[], Clock],
     ) -> None:
-        super().__init__(broker, name, form, policy=policy, codec=codec, max_bytes=max_bytes)
+        super().__init__(
+            broker, name, form, policy=policy, codec=codec, max_bytes=max_bytes, clock=clock
+        )
         self.concurrency = concurrency
+        self.throttle = check_throttle(throttle)
         self.handlers: Handlers[J] = Handlers(self)
 
     @overload
@@ -73,6 +83,47 @@ class HiveQueue(Queue[J]):
         """
         self.handlers.handle_failures(function)
         return function
+
+    def schedule(
+        self,
+        name: str,
+        job: J,
+        *,
+        every: Duration | None = None,
+        cron: str | None = None,
+        tz: str = "UTC",
+        missed: Missed = "once",
+        late: Duration = 60.0,
+        priority: int = 0,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        key: str | None = None,
+    ) -> Schedule[J]:
+        """Send a job again and again, as long as somebody works on this queue: see `Schedule`.
+
+        Nothing happens until a worker starts. The job's id is the name and the instant.
+        """
+        schedule = Schedule(
+            name,
+            job,
+            every=every,
+            cron=cron,
+            tz=tz,
+            missed=missed,
+            late=late,
+            priority=priority,
+            policy=policy,
+            headers=headers,
+            key=key,
+        )
+        self.handlers.schedule(schedule)
+        return schedule
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule[J]]:
+        """Those that were declared here, by name."""
+        found = (declared.schedule for declared in self.handlers.schedules.values())
+        return {schedule.name: schedule for schedule in found}
 
 
 class On(Generic[K, J]):

@@ -7,8 +7,6 @@ means to a job in `queue.py` and `worker.py`.
 from __future__ import annotations
 
 import enum
-import os
-import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -16,6 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from bee_core.disposition import Disposition
+from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidOption
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -80,7 +79,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
     payload       replace the body
     run_at        replace the time it is due: always, never, or only if that makes it
                   later or earlier; a message whose time is replaced goes to the back
-    policy        replace headers (the policy travels there) and priority
+    policy        replace headers (the policy travels there), priority and key
     reset_counts  set the counters to zero; left out, it does what `payload` does
     """
 
@@ -114,6 +113,54 @@ class Draft(msgspec.Struct, frozen=True):
     priority: int = 0
     headers: Mapping[str, str] = NO_HEADERS
     if_taken: IfTaken = KEEP
+    key: str | None = None
+    """Of the messages with one key only so many are leased at once: see `Throttle`."""
+    awaits: int = 0
+    """It is due, before its delay is over, when that many others have reported to it."""
+    reports_to: str | None = None
+    """The id of the message that is told how this one ends."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """At most `times` in any stretch of `per` seconds."""
+
+    times: int
+    per: Duration = 1.0
+
+    def __post_init__(self) -> None:
+        if type(self.times) is not int or self.times < 1:
+            raise InvalidOption(f"Rate times must be a whole number from 1, not {self.times!r}")
+        msgspec.structs.force_setattr(self, "per", seconds(self.per, "Rate per", least=0.001))
+
+    @property
+    def seconds(self) -> float:
+        """`per` in seconds."""
+        return seconds(self.per, "Rate per")
+
+
+class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for when it leases: how much of a queue at once, and how fast.
+
+    per_key   messages of one key that may be leased at once; None: any number
+    rate      deliveries of the whole queue
+    key_rate  deliveries of each key
+    """
+
+    per_key: int | None = 1
+    rate: Rate | None = None
+    key_rate: Rate | None = None
+
+    def __post_init__(self) -> None:
+        if self.per_key is not None and (type(self.per_key) is not int or self.per_key < 1):
+            raise InvalidOption(
+                f"Throttle per_key must be a whole number from 1, or None; not {self.per_key!r}"
+            )
+        for name, rate in (("rate", self.rate), ("key_rate", self.key_rate)):
+            if rate is not None and not isinstance(rate, Rate):
+                raise InvalidOption(f"Throttle {name} takes a Rate, not {rate!r}")
+
+
+THROTTLE = Throttle()
 
 
 class Sent(enum.Enum):
@@ -145,6 +192,10 @@ class Lease(msgspec.Struct, frozen=True):
     counters: Counters = ZERO
     sent_at: float = 0.0
     """When it was sent, in seconds since the epoch by the store's clock."""
+    leased_at: float = 0.0
+    """When it was leased, by the same clock."""
+    key: str | None = None
+    reports_to: str | None = None
 
 
 Reason: TypeAlias = Literal[
@@ -172,6 +223,8 @@ class Settlement(msgspec.Struct, frozen=True):
 
     `counters` is what this lease adds to the message's counters, `note` says why,
     and `then` are drafts for the same queue that are sent in the same atomic step.
+    `result` is what came of it, for whom it reports to, and for `results`, which
+    answers for `keep` seconds.
     """
 
     receipt: Receipt
@@ -179,6 +232,16 @@ class Settlement(msgspec.Struct, frozen=True):
     note: Note | None = None
     counters: Counters = ZERO
     then: Sequence[Draft] = ()
+    result: bytes = b""
+    keep: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a message ended: why, and what came of it."""
+
+    id: str
+    note: Note
+    result: bytes = b""
 
 
 class State(enum.Enum):
@@ -215,6 +278,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     note: Note | None = None
     """The last note: why it was repeated, or why it is archived."""
     archived_at: float | None = None
+    key: str | None = None
+    awaits: int = 0
+    """How many are to report to it; `due_at` says whether it still waits for them."""
+    reports_to: str | None = None
+    progress: str | None = None
+    """What its handler last said of how far it is."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -236,11 +305,18 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_due: float | None = None
     """Seconds for which the longest-due ready message has been waiting; None if none is ready."""
     paused: bool = False
+    created: int = 0
+    """Messages that have come into being here so far; only grows, unless the queue is dropped."""
 
     @property
     def live(self) -> int:
         """Messages that are not archived."""
         return self.ready + self.delayed + self.leased + self.blocked
+
+    @property
+    def ended(self) -> int:
+        """Messages that have come to an end here so far, whichever."""
+        return self.created - self.ready - self.delayed - self.leased
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -257,19 +333,3 @@ class Finding(msgspec.Struct, frozen=True):
 
     topic: str
     text: str
-
-
-def new_id() -> str:
-    """A fresh UUIDv7: unique, and in the order of creation to the millisecond."""
-    try:
-        random = _randomness.pop()
-    except IndexError:
-        _randomness.extend(os.urandom(10 * 256).hex(" ", 10).split())
-        random = _randomness.pop()
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
-    variant = "89ab"[int(random[3], 16) & 3]
-    return f"{stamp[:8]}-{stamp[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
-
-
-_randomness: list[str] = []  # asking the kernel for each id would take longer than all the rest
-os.register_at_fork(after_in_child=_randomness.clear)

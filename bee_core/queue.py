@@ -9,31 +9,39 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 from typing_extensions import TypeForm
 
-from bee_core.broker import Broker
+from bee_core.broker import Broker, Inspector
 from bee_core.checks import check_draft, check_headers, check_queue
+from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
     BrokerUnavailable,
     DecodeError,
+    IdTaken,
     InvalidOption,
     InvalidPayload,
     OutcomeUnknown,
     PayloadTooLarge,
 )
+from bee_core.group import Group, not_of, plan_group
+from bee_core.ids import new_id
 from bee_core.job import policy_of
-from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Ticket, new_id
+from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, State, Stored, Ticket
+from bee_core.results import Result, await_end, reader
 from bee_core.strategy import Policy, Rules, check_policy, resolve
 
 J = TypeVar("J")
+T = TypeVar("T")
 
 POLICY_HEADER = "bee-policy"
+KIND_HEADER = "bee-kind"
+"""Says that the body is no job of the user's, but something of bee's own."""
 MAX_BYTES = 256 * 1024
 _BATCH = 500
 _BATCH_BYTES = 1024 * 1024
@@ -53,8 +61,10 @@ class Queue(Generic[J]):
         policy: Policy = Policy(),
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
+        clock: Clock | Callable[[], Clock] = SYSTEM_CLOCK,
     ) -> None:
         self._broker = broker
+        self._clock = clock
         self.name = check_queue(name)
         self.form = form
         self.policy = check_policy(policy)
@@ -77,6 +87,7 @@ class Queue(Generic[J]):
         policy: Policy | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
         if_taken: IfTaken = KEEP,
+        key: str | None = None,
     ) -> Ticket:
         """Send a job. When this returns, the broker has it.
 
@@ -85,6 +96,8 @@ class Queue(Generic[J]):
         priority  -9 to 9, higher first
         policy    what to do with this one job; what is not set comes from class, queue and hive
         if_taken  what if the id is live: Keep(), Reject() (raises IdTaken) or Update(...)
+        key       of the jobs with one key only so many run at once: one, unless the workers'
+                  `throttle` says otherwise
         """
         draft = self.draft(
             job,
@@ -95,6 +108,7 @@ class Queue(Generic[J]):
             policy=policy,
             headers=headers,
             if_taken=if_taken,
+            key=key,
         )
         return (await self._send([draft]))[0]
 
@@ -129,6 +143,7 @@ class Queue(Generic[J]):
         policy: Policy | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
         if_taken: IfTaken = KEEP,
+        key: str | None = None,
     ) -> Draft:
         """The message that `send` would send. Takes the same options; does no I/O."""
         body = self._encode(job)
@@ -141,7 +156,55 @@ class Queue(Generic[J]):
         if policy is not None or headers is not NO_HEADERS:
             headers = _headers(headers, policy)
         name = new_id() if id is None else id
-        return check_draft(Draft(name, body, wait, priority, headers, if_taken))
+        return check_draft(Draft(name, body, wait, priority, headers, if_taken, key))
+
+    async def group(
+        self,
+        jobs: Iterable[J | Draft],
+        *,
+        then: J,
+        id: str | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        key: str | None = None,
+    ) -> Group:
+        """Send many jobs, and one more that runs when each of them has ended, well or badly.
+
+        Its handler reads with `delivery.results()` how they did. It has the group's `id` and the
+        other options; they are called id/1, id/2 and so on, unless they are drafts. With a
+        `timeout` it runs after that time in any case. A group that may have been sent in part is
+        completed by sending it again under its id.
+        """
+        options = {"priority": priority, "policy": policy, "headers": headers, "key": key}
+        jobs = list(jobs)
+        group, drafts = plan_group(self.draft, jobs, then, id=id, timeout=timeout, options=options)
+        tickets = await self.send_many(drafts)
+        named = {group.id, *(job.id for job in jobs if isinstance(job, Draft))}
+        kept = [one.id for one in tickets if one.sent is Sent.KEPT and one.id in named]
+        if others := await not_of(group, kept, self.broker, self.name):
+            raise IdTaken(self.name, others)
+        return group
+
+    @overload
+    async def result(self, id: str, *, timeout: Duration = 30.0) -> Any: ...
+    @overload
+    async def result(self, id: str, *, timeout: Duration = 30.0, type: TypeForm[T]) -> T: ...
+    async def result(self, id: str, *, timeout: Duration = 30.0, type: Any = Any) -> Any:
+        """Wait until a job has ended, and return what its handler returned.
+
+        Its policy must say for how long to keep that: `keep_result`. It comes back as plain lists,
+        dicts, strings and numbers, or as the `type` that is given.
+
+        Raises JobFailed if it did not succeed, ResultTimeout if it does not end in time, and
+        NoResult at once if there is nothing to wait for.
+        """
+        decoder = reader(type)
+        limit = seconds(timeout, "timeout")
+        clock = self._clock() if callable(self._clock) else self._clock
+        end = await await_end(self.broker, self.name, id, timeout=limit, clock=clock)
+        return Result(end, decoder).value
 
     async def cancel(
         self, *ids: str, to: Terminal = Archive(), running: bool = True
@@ -151,6 +214,43 @@ class Queue(Generic[J]):
         A running job is stopped when its worker next renews the lease, unless `running=False`.
         """
         return await self.broker.cancel(self.name, ids, to=to, running=running)
+
+    async def cancel_where(
+        self, predicate: Callable[[J], bool], *, to: Terminal = Archive(), running: bool = False
+    ) -> Sequence[str]:
+        """Cancel the jobs that the predicate picks. Return the ids of those that were.
+
+        It reads the whole queue, page by page, while others go on with it: a job that is sent or
+        repeated meanwhile may be missed. What cannot be decoded is left alone.
+        """
+        broker = self.broker
+        if not isinstance(broker, Inspector):
+            raise InvalidOption("cancel_where needs a broker that is an Inspector too")
+        cancelled: list[str] = []
+        # As time moves them, so that what becomes due meanwhile is met; successors before those
+        # that they would follow.
+        states = [State.DELAYED, State.READY, State.BLOCKED] + [State.LEASED] * running
+        for state in states:
+            after: str | None = None
+            while True:
+                page = await broker.scan(self.name, state, after=after, limit=_BATCH)
+                ids = [one.id for one in page.items if self._picks(predicate, one)]
+                if ids:
+                    also = running and state is not State.BLOCKED
+                    missed = await self.broker.cancel(self.name, ids, to=to, running=also)
+                    cancelled += [id for id in ids if id not in missed]
+                if (after := page.after) is None:
+                    break
+        return cancelled
+
+    def _picks(self, predicate: Callable[[J], bool], stored: Stored) -> bool:
+        if KIND_HEADER in stored.headers:
+            return False
+        try:
+            job = self.decode(stored.id, stored.body)
+        except DecodeError:
+            return False
+        return predicate(job)
 
     def _encode(self, job: J) -> bytes:
         try:

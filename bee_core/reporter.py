@@ -17,6 +17,8 @@ from bee_core.events import (
     HandlerStuck,
     LoopBlocked,
     Observer,
+    ResultDropped,
+    ScheduleMissed,
     SettlementRefused,
     WorkerStarted,
     WorkerStopped,
@@ -25,6 +27,7 @@ from bee_core.events import (
 from bee_core.message import Finding
 from bee_core.outcome import Outcome
 from bee_core.settler import Ended
+from bee_core.ticks import Due
 
 
 class Reporter:
@@ -62,6 +65,17 @@ class Reporter:
                     duration,
                 )
             )
+            note = settlement.note
+            if note is not None and note.reason == "succeeded" and note.detail:
+                id, token = lease.receipt.id, lease.receipt.token
+                self._tell(ResultDropped(self._queue, id, token, ended.attempt.tag, note.detail))
+            if isinstance(ended.attempt.job, Due):
+                self._schedule_missed(ended.attempt.job)
+
+    def _schedule_missed(self, due: Due) -> None:
+        if due.lapse is not None:
+            name, lapse = due.declared.schedule.name, due.lapse
+            self._tell(ScheduleMissed(self._queue, name, lapse.first, lapse.late, due.sent))
 
     def attempt_lost(self, attempt: Attempt, outcome: Outcome | None, *, certain: bool) -> None:
         id, token = attempt.lease.receipt.id, attempt.lease.receipt.token

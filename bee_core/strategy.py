@@ -97,6 +97,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_interrupt  its worker is shut down: Delete, Archive,
                   Reschedule                                         Reschedule(front=True)
     backoff       for every Repeat that has none of its own          2 s, 4 s, 8 s ... 300 s
+    keep_result   seconds for which `Queue.result` knows how
+                  it ended and what came of it (None: it does not)   None
     """
 
     timeout: Duration | UnsetType | None = UNSET
@@ -106,6 +108,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_stall: StallStrategy | UnsetType = UNSET
     on_interrupt: InterruptStrategy | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
+    keep_result: Duration | UnsetType | None = UNSET
 
     def __post_init__(self) -> None:
         for name, allowed in _SLOTS.items():
@@ -113,9 +116,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if value is not UNSET and not isinstance(value, allowed):
                 names = ", ".join(kind.__name__ for kind in allowed)
                 raise InvalidOption(f"Policy {name} takes {names}; not {value!r}")
-        if self.timeout is not None and self.timeout is not UNSET:
-            limit = seconds(self.timeout, "Policy timeout", least=0.001)
-            msgspec.structs.force_setattr(self, "timeout", limit)
+        for name in ("timeout", "keep_result"):
+            value = getattr(self, name)
+            if value is not None and value is not UNSET:
+                limit = seconds(value, f"Policy {name}", least=0.001)
+                msgspec.structs.force_setattr(self, name, limit)
 
 
 _SLOTS: dict[str, tuple[type, ...]] = {
@@ -138,6 +143,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     on_stall: StallStrategy = Repeat(3)
     on_interrupt: InterruptStrategy = Reschedule(front=True)
     backoff: Backoff = Backoff()
+    keep_result: float | None = None
 
 
 def check_policy(policy: Policy) -> Policy:

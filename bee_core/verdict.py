@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bee_core.attempt import Attempt, note_of
+from bee_core.attempt import Attempt, describe, note_of, printable
+from bee_core.codec import encode_value
 from bee_core.decide import decide
 from bee_core.disposition import Delete, Reschedule
+from bee_core.errors import InvalidPayload
 from bee_core.handlers import Handlers
 from bee_core.message import ZERO, Counters, Draft, Note, Settlement
 from bee_core.outcome import Interrupted, Outcome, Ruled, Stalled, Succeeded
@@ -19,8 +21,13 @@ def settlement_for(
     added: Counters,
     handlers: Handlers[Any],
     chance: float,
+    max_bytes: int,
 ) -> Settlement:
-    """How to settle an attempt, whose counters rise by `added`."""
+    """How to settle an attempt, whose counters rise by `added`.
+
+    A result of more than `max_bytes`, or one that is no JSON, is not kept, and the note says so:
+    the job itself has succeeded.
+    """
     lease = attempt.lease
     counters = lease.counters if added is ZERO else lease.counters + added
     disposition = decide(attempt.rules, outcome, counters, chance)
@@ -34,7 +41,28 @@ def settlement_for(
         then = attempt.delivery.follow_ups if attempt.delivery is not None else ()
     elif note is not None:
         then = handlers.report(lease, counters, note)
-    return Settlement(lease.receipt, disposition, note, added, then)
+    keep = attempt.rules.keep_result
+    if (keep is None and lease.reports_to is None) or isinstance(disposition, Reschedule):
+        return Settlement(lease.receipt, disposition, note, added, then)
+    result = b""
+    if isinstance(outcome, Succeeded):
+        result, note = _result(outcome, max_bytes)
+    return Settlement(lease.receipt, disposition, note, added, then, result, keep or 0.0)
+
+
+def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
+    """What is kept of a success: its result, or why there is none."""
+    try:
+        result = encode_value(outcome.result)
+    except InvalidPayload as error:
+        kind = type(outcome.result).__name__
+        return b"", Note("succeeded", printable(f"its result, a {kind}: {error}"))
+    except BaseException as error:  # whatever a value of the user's does while it is looked at
+        return b"", Note("succeeded", printable(f"its result: {describe(error)}"))
+    if len(result) > max_bytes:
+        size = f"its result has {len(result)} bytes; the queue takes at most {max_bytes}"
+        return b"", Note("succeeded", size)
+    return result, Note("succeeded")
 
 
 def give_back(attempt: Attempt) -> Settlement:

@@ -27,7 +27,7 @@ from typing_extensions import TypeForm
 
 from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker, Examined, Inspector
-from bee_core.checks import check_whole
+from bee_core.checks import check_throttle, check_whole
 from bee_core.checkup import Checkup
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
@@ -46,14 +46,18 @@ from bee_core.events import Observer, log_events
 from bee_core.fetcher import BATCH, Fetcher
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
-from bee_core.message import ZERO, Counters, Lease, Settlement, new_id
+from bee_core.ids import new_id
+from bee_core.message import THROTTLE, ZERO, Counters, Lease, Settlement, Throttle
 from bee_core.outcome import Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
+from bee_core.planner import Planner, is_empty
 from bee_core.queue import MAX_BYTES, Queue
 from bee_core.reporter import Reporter
+from bee_core.schedule import Schedule
 from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
 from bee_core.strategy import Policy, resolve
+from bee_core.ticks import COME_TO, Due
 from bee_core.trouble import Trouble, uninterrupted
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
@@ -69,12 +73,14 @@ class Worker(Generic[J]):
     """Runs the jobs of one queue.
 
     concurrency   jobs at once
+    throttle      how many of one key at once, and how fast, over all workers of the queue
     lease         seconds until a crash of this process is noticed by others; renewed while a
                   job runs, so it has nothing to do with how long jobs take
     poll          seconds after which an idle worker looks again, whatever wake-ups it missed
     grace         seconds that running jobs get at shutdown before they are interrupted
     cancel_grace  seconds between telling a handler to stop, telling it again, and giving it up
     observers     who hears of events; by default the log
+    schedules     jobs to be sent again and again
     """
 
     def __init__(
@@ -89,24 +95,29 @@ class Worker(Generic[J]):
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
         concurrency: int = 10,
+        throttle: Throttle = THROTTLE,
         lease: Duration = 30.0,
         poll: Duration = 1.0,
         grace: Duration = 25.0,
         cancel_grace: Duration = 5.0,
         observers: Sequence[Observer] = (log_events,),
+        schedules: Sequence[Schedule[J]] = (),
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.broker = broker
         self.queue: Queue[J] = Queue(
-            broker, queue, form, policy=policy, codec=codec, max_bytes=max_bytes
+            broker, queue, form, policy=policy, codec=codec, max_bytes=max_bytes, clock=clock
         )
         self.concurrency = check_whole(concurrency, "concurrency", least=1)
+        self._throttle = check_throttle(throttle)
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
         self._handlers = Handlers(self.queue) if handlers is None else handlers
         if handler is not None:
             self._handlers.handle_all(handler)
         self._handlers.check()
+        for schedule in schedules:
+            self._handlers.schedule(schedule)
         self._lease = seconds(lease, "lease", least=SHORTEST_LEASE)
         self._poll = seconds(poll, "poll", least=SHORTEST_POLL)
         self._grace = seconds(grace, "grace")
@@ -138,11 +149,22 @@ class Worker(Generic[J]):
             self.holder,
             lease=self._lease,
             poll=self._poll,
+            throttle=self._throttle,
             clock=clock,
             trouble=self._trouble,
             room=lambda: min(self._slots.free, self._most_held - len(self._held)),
             on_lease=self._begin,
             resting=lambda: not self._held,
+            is_empty=self.is_empty,
+            on_vain=lambda: self._heartbeat.hurry(),
+        )
+        self._planner = Planner(
+            broker,
+            name,
+            self._handlers.schedules.values(),
+            clock=clock,
+            trouble=self._trouble,
+            on_planned=self._fetcher.look_again,
         )
         self._slots = Slots(
             name,
@@ -176,6 +198,8 @@ class Worker(Generic[J]):
 
     async def run(self, *, until_empty: bool = False, max_jobs: int | None = None) -> None:
         """Work until stopped; or until the queue is empty, delayed jobs included; or for a while.
+
+        Schedules that wait for their time do not count as jobs.
 
         Cancelling it interrupts the running jobs, gives them back, and is then honoured.
         """
@@ -229,6 +253,13 @@ class Worker(Generic[J]):
         """Return when it takes jobs, or has ended."""
         await self._up.wait()
 
+    async def is_empty(self) -> bool:
+        """Whether nothing is left in the queue but its schedules, waiting for their time."""
+        if not isinstance(self.broker, Inspector):
+            raise InvalidOption("this needs a broker that is an Inspector too")
+        schedules = self._handlers.schedules.values()
+        return self._planner.planned and await is_empty(self.broker, self.queue.name, schedules)
+
     @property
     def stopping(self) -> bool:
         """Whether it has been told to stop."""
@@ -251,6 +282,8 @@ class Worker(Generic[J]):
             self._parts.start("bee:watch", self._slots.watch)
             if isinstance(self.broker, Examined):
                 self._parts.start("bee:checkup", self._checkup(self.broker).run)
+            if not self._planner.planned:
+                self._parts.start("bee:planner", self._planner.run)
             self._report.worker_started()
             self._up.set()
             await self._fetch(max_jobs)
@@ -308,7 +341,10 @@ class Worker(Generic[J]):
             patience.cancel()
 
     def _begin(self, lease: Lease, until: float) -> bool:
-        """Start a handler for this lease, or settle it at once if it must not run."""
+        """Start a handler for this lease, or settle it at once if it must not run.
+
+        Return whether a job was started: a tick of a schedule is none.
+        """
         now = self._clock.now()
         try:
             job, tag, rules, call = self._handlers.open(lease)
@@ -327,12 +363,13 @@ class Worker(Generic[J]):
             return False
         deadline = math.inf if rules.timeout is None else now + rules.timeout
         attempt.job, attempt.call = job, call
-        attempt.delivery = Delivery(lease, self.queue, self._clock, deadline, self._slots.processes)
+        processes, tell = self._slots.processes, self._heartbeat.tell
+        attempt.delivery = Delivery(lease, self.queue, self._clock, deadline, processes, tell)
         self._held[lease.receipt.token] = attempt
         self._report.attempt_started(attempt)
         self._slots.start(attempt, deadline)
         self._heartbeat.poke()
-        return True
+        return call is not COME_TO
 
     def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A handler has ended, or no longer counts. Why it was told to stop outranks how it did."""
@@ -351,7 +388,8 @@ class Worker(Generic[J]):
 
     def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
         """Decide what becomes of the message."""
-        settlement = settlement_for(attempt, outcome, added, self._handlers, self._chance())
+        most = self.queue.max_bytes
+        settlement = settlement_for(attempt, outcome, added, self._handlers, self._chance(), most)
         self._hand_over(attempt, outcome, settlement)
 
     def _hand_over(self, attempt: Attempt, outcome: Outcome, settlement: Settlement) -> None:
@@ -390,7 +428,10 @@ class Worker(Generic[J]):
     def _on_settled(self, ended: Ended) -> None:
         self._settled += 1
         self._forget(ended.attempt)
-        self._report.attempt_settled(ended, self._clock.now() - ended.attempt.started_at)
+        duration = self._clock.now() - ended.attempt.started_at
+        self._report.attempt_settled(ended, duration)
+        if isinstance(ended.attempt.job, Due):
+            self._planner.settled(ended.attempt.job, duration)
 
     def _on_settlement_lost(self, ended: Ended, certain: bool) -> None:
         self._forget(ended.attempt)

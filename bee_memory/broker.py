@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import assert_never
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from bee_core.broker import Store
-from bee_core.checks import check_draft, check_holder, check_ids, check_terminal, check_whole
+from bee_core.broker import NOTHING, Store
+from bee_core.checks import (
+    check_draft,
+    check_holder,
+    check_id,
+    check_ids,
+    check_progress,
+    check_settlement,
+    check_terminal,
+    check_whole,
+)
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
 from bee_core.duration import seconds
 from bee_core.errors import BrokerFull, IdTaken, InvalidName, InvalidOption
 from bee_core.message import (
-    ZERO,
+    THROTTLE,
     Counters,
     Draft,
     Keep,
@@ -31,15 +38,18 @@ from bee_core.message import (
     Note,
     Receipt,
     Reject,
-    RunAt,
+    Report,
     Sent,
     Settlement,
     State,
+    Throttle,
     Update,
 )
 from bee_core.url import Url
 from bee_memory.inspector import MemoryInspector
-from bee_memory.state import Arrival, Memory, Message, Queue
+from bee_memory.messages import Arrival, Message
+from bee_memory.rules import join, revise
+from bee_memory.state import Memory, Queue
 
 _DELIVERED = Counters(deliveries=1)
 _STALLED = Counters(stalls=1)
@@ -92,15 +102,26 @@ class MemoryBroker(MemoryInspector, Store):
             return sent
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         duration = seconds(duration, "duration", least=0.001)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
+            room = 0.0 if q.paused else min(limit, q.turns.room(throttle, now))
             leases: list[Lease] = []
-            while not q.paused and len(leases) < limit and (message := q.first(now)):
+            while len(leases) < room and (message := q.first(now)):
+                key = message.key
+                if key is not None and not q.turns.admits(key, message.id, throttle, now):
+                    q.turns.park(message)
+                    continue
                 if message.token is not None:  # its lease ran out: take it over
                     message.counters += _STALLED
                     if message.successor is not None:
@@ -111,42 +132,54 @@ class MemoryBroker(MemoryInspector, Store):
                 message.holder = holder
                 message.visible_at = now + duration
                 q.order(message, now)
-                leases.append(_lease(message, message.token))
-            if not q.paused and q.first(now):
+                q.turns.take(message, throttle, now)
+                if key is not None:
+                    q.unpark(key, now)  # there may be room for another
+                leases.append(message.lease(now))
+            if not q.paused and q.turns.room(throttle, now) and q.first(now):
                 q.ring(1)  # more is ready than was taken: pass the wake-up on
             return leases
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self,
+        queue: str,
+        receipts: Sequence[Receipt],
+        *,
+        duration: float,
+        progress: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         duration = seconds(duration, "duration", least=0.001)
+        check_progress(progress)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             lost = set()
             for receipt in receipts:
-                message = _held(q, receipt)
+                message = q.held(receipt)
                 if message is None:
                     lost.add(receipt)
                     continue
                 message.visible_at = now + duration
+                message.parked = False
+                message.progress = progress.get(message.id, message.progress)
                 q.order(message, now)
             return lost
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         for settlement in settlements:
-            for draft in settlement.then:
-                check_draft(draft)
+            check_settlement(settlement)
         with self._memory.lock:
             q = self._open(queue)
             lost, rings = set(), 0
             for settlement in settlements:
-                message = _held(q, settlement.receipt)  # 1. check
+                message = q.held(settlement.receipt)  # 1. check
                 if message is None:
                     lost.add(settlement.receipt)
                     continue
                 message.counters += settlement.counters  # 2. count
                 message.note = settlement.note or message.note
-                rings += self._dispose(q, message, settlement.disposition)  # 3. dispose, 4. succeed
+                end = message.end(settlement.result)
+                rings += self._dispose(q, message, settlement.disposition, end, settlement.keep)
+                # 3. dispose, 4. succeed
                 for draft in settlement.then:  # 5. send
                     self._send(q, draft)
                 rings += len(settlement.then)
@@ -166,8 +199,10 @@ class MemoryBroker(MemoryInspector, Store):
                 if message is None:
                     missing.add(id)
                 elif message.token is None or running:
+                    if message.token is not None:  # its holder may be among those who wait
+                        rings += len(q.bells)
                     message.note = Note("cancelled")
-                    rings += self._dispose(q, message, to)
+                    rings += self._dispose(q, message, to, message.end())
                 elif message.successor is not None:
                     blocked = message.successor.message()
                     blocked.note = Note("cancelled")
@@ -183,9 +218,9 @@ class MemoryBroker(MemoryInspector, Store):
         bell = asyncio.get_running_loop().create_future()
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
-            if q.first(now) and not q.paused:
+            next_at = math.inf if q.paused else q.next_at(now)
+            if next_at <= now:
                 return
-            next_at = q.hidden[0][0] if q.hidden and not q.paused else math.inf
             q.bells.append(bell)
         pause = self._memory.clock.sleep(min(timeout, next_at - now))
         sleeper = asyncio.ensure_future(pause)
@@ -202,13 +237,33 @@ class MemoryBroker(MemoryInspector, Store):
             with self._memory.lock, suppress(ValueError):
                 q.bells.remove(bell)
 
+    async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
+        check_ids(ids)
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            found = {id: q.results[id] for id in ids if id in q.results}
+            return {id: end for id, (until, end) in found.items() if until > now}
+
+    async def reports(
+        self, queue: str, id: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Report]:
+        check_id(id)
+        check_whole(limit, "limit", least=1)
+        with self._memory.lock:
+            found = self._open(queue).reports.get(id, {})
+            return [found[child] for child in sorted(found) if child > after][:limit]
+
     # The steps that the verbs share.
 
     def _send(self, q: Queue, draft: Draft) -> Sent:
         now = self._memory.clock.now()
         message = q.live.get(draft.id)
         if message is None:
-            q.enter(self._memory.arrive(draft, Update(), now).message(), now)
+            if draft.reports_to in q.live and draft.id in q.reports[draft.reports_to]:
+                return Sent.KEPT
+            if draft.awaits:
+                q.reports.pop(draft.id, None)
+            q.create(self._memory.arrive(draft, Update(), now), now)
             return Sent.CREATED
         match draft.if_taken:
             case Keep() | Reject():
@@ -221,21 +276,31 @@ class MemoryBroker(MemoryInspector, Store):
                 if message.successor is None:
                     message.successor = arrival
                 else:
-                    _join(message.successor, arrival)
+                    join(message.successor, arrival)
                 return Sent.BLOCKED
             case _:
                 assert_never(draft.if_taken)
 
-    def _dispose(self, q: Queue, message: Message, disposition: Disposition) -> int:
-        """Do what the disposition says and see to the successor. Return how many may be ready."""
+    def _dispose(
+        self, q: Queue, message: Message, disposition: Disposition, end: Report, keep: float = 0.0
+    ) -> int:
+        """Do what the disposition says, and what follows. Return how many may be ready."""
         now = self._memory.clock.now()
         match disposition:
             case Delete() | Archive():
                 del q.live[message.id]
                 self._keep_if_archived(q, message, disposition)
-                if message.successor is None:
-                    return 0
-                q.enter(message.successor.message(), now)
+                q.forget_reports(message.id)
+                if message.successor is not None:
+                    if message.successor.draft.awaits:
+                        q.reports.pop(message.id, None)
+                    q.create(message.successor, now)
+                q.let_go(message.key, message.id, now)
+                if keep:
+                    q.keep(end, now + keep, now)
+                followed = (message.successor, message.key, message.reports_to)
+                self._report(q, message.reports_to, end, now)
+                return sum(one is not None for one in followed)
             case Reschedule(front=True):
                 self._return(q, message, message.due, message.sequence)
             case Reschedule(delay=delay):
@@ -243,6 +308,17 @@ class MemoryBroker(MemoryInspector, Store):
             case _:
                 assert_never(disposition)
         return 1
+
+    def _report(self, q: Queue, to: str | None, end: Report, now: float) -> None:
+        """Tell a message how another has ended. The last report that it awaits makes it due."""
+        message = q.live.get(to) if to is not None else None
+        if message is None or not message.awaits or end.id in q.reports[message.id]:
+            return
+        heard = q.reports[message.id]
+        heard[end.id] = end
+        if len(heard) == message.awaits and message.token is None and message.due > now:
+            message.due, message.sequence = now, next(self._memory.sequence)
+            q.enter(message, now)
 
     def _keep_if_archived(self, q: Queue, message: Message, to: Terminal) -> None:
         if isinstance(to, Archive):
@@ -254,81 +330,15 @@ class MemoryBroker(MemoryInspector, Store):
         message.token = None
         message.due, message.sequence = due, sequence
         successor, message.successor = message.successor, None
-        if successor is None:
-            q.enter(message, self._memory.clock.now())
-        else:
+        if successor is not None:
             self._merge(q, message, successor)
+            return
+        q.enter(message, self._memory.clock.now())
+        q.let_go(message.key, message.id, self._memory.clock.now())
 
     def _merge(self, q: Queue, message: Message, arrival: Arrival) -> None:
         """Change a message that waits, field by field."""
-        rule, draft = arrival.rule, arrival.draft
-        if rule.payload:
-            message.body = draft.body
-        if rule.policy:
-            message.headers, message.priority = draft.headers, draft.priority
-        if rule.resets:
-            message.counters = ZERO
-        if _moves(rule, message.due, arrival.due):
-            message.due, message.sequence = arrival.due, arrival.number
+        key = message.key
+        revise(message, arrival)
         q.enter(message, self._memory.clock.now())
-
-
-def _held(q: Queue, receipt: Receipt) -> Message | None:
-    """The message this receipt holds; None if the receipt is lost."""
-    message = q.live.get(receipt.id)
-    return message if message is not None and message.token == receipt.token else None
-
-
-def _lease(message: Message, token: int) -> Lease:
-    return Lease(
-        Receipt(message.id, token),
-        message.body,
-        message.headers,
-        message.counters,
-        message.sent_at,
-    )
-
-
-def _moves(rule: Update, old: float, new: float) -> bool:
-    """Whether a message due at `old` is to be due at `new` instead."""
-    match rule.run_at:
-        case "always":
-            return True
-        case "never":
-            return False
-        case "if_later":
-            return new > old
-        case "if_earlier":
-            return new < old
-        case _:
-            assert_never(rule.run_at)
-
-
-def _both(first: RunAt, second: RunAt, moved: bool) -> RunAt:
-    """The rule for the time that two rules, one after the other, have left in a successor."""
-    if second == "never" or first == second:
-        return first
-    if first == "never":
-        return second
-    return "always" if moved or "always" in (first, second) else first
-
-
-def _join(successor: Arrival, further: Arrival) -> None:
-    """Merge a further draft into a successor, which then remembers both their wishes."""
-    first, second = successor.rule, further.rule
-    draft = successor.draft
-    if second.payload:
-        draft = msgspec.structs.replace(draft, body=further.draft.body)
-    if second.policy:
-        headers, priority = further.draft.headers, further.draft.priority
-        draft = msgspec.structs.replace(draft, headers=headers, priority=priority)
-    moved = _moves(second, successor.due, further.due)
-    if moved:
-        successor.due, successor.number = further.due, further.number
-    successor.draft = draft
-    successor.rule = Update(
-        payload=first.payload or second.payload,
-        run_at=_both(first.run_at, second.run_at, moved),
-        policy=first.policy or second.policy,
-        reset_counts=first.resets or second.resets,
-    )
+        q.let_go(key, message.id, self._memory.clock.now())

@@ -44,6 +44,7 @@ class MemoryInspector(Inspector):
                 archived=archived,
                 oldest_due=now - min(ready) if ready else None,
                 paused=q.paused,
+                created=q.created,
             )
 
     async def get(self, queue: str, id: str) -> Stored | None:
@@ -81,7 +82,8 @@ class MemoryInspector(Inspector):
                 yield (message.id,), blocked
             elif message.state(now) is state:
                 leased = state is State.LEASED
-                key = (message.visible_at, message.sequence) if leased else message.place
+                place = (int(message.parked), *message.place)
+                key = (message.visible_at, message.sequence) if leased else place
                 yield key, message.stored(state)
 
     async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
@@ -94,8 +96,16 @@ class MemoryInspector(Inspector):
                     missing.add(id)
                     continue
                 del q.archive[id, old.incarnation]
-                draft = Draft(id, old.body, priority=old.priority, headers=old.headers)
-                q.enter(self._memory.arrive(draft, Update(), now).message(), now)
+                draft = Draft(
+                    id,
+                    old.body,
+                    priority=old.priority,
+                    headers=old.headers,
+                    key=old.key,
+                    awaits=old.awaits,
+                    reports_to=old.reports_to,
+                )
+                q.create(self._memory.arrive(draft, Update(), now), now)
             q.ring(len(ids) - len(missing))
             return missing
 
@@ -111,6 +121,8 @@ class MemoryInspector(Inspector):
             gone = [key for key, s in oldest if (s.archived_at or 0.0) <= now - older_than]
             for key in gone:
                 del q.archive[key]
+            for id, _ in gone:
+                q.forget_reports(id)
             return len(gone)
 
     async def purge(self, queue: str) -> int:
@@ -119,6 +131,7 @@ class MemoryInspector(Inspector):
             for message in list(q.live.values()):
                 if message.token is None:
                     del q.live[message.id]
+                    q.forget_reports(message.id)
                     purged += 1
                 elif message.successor is not None:
                     message.successor = None

@@ -1,4 +1,4 @@
-"""What the memory broker remembers: messages, their order, and who waits for them.
+"""What the memory broker remembers: messages, their order, their ends, and who waits for them.
 
 Only data structures live here. What the verbs mean is in `broker.py` and `inspector.py`.
 """
@@ -7,96 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import threading
-from collections import deque
-from collections.abc import Mapping
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
-from typing import TypeAlias
 
 import msgspec
 
 from bee_core.clock import Clock, finish
-from bee_core.message import ZERO, Counters, Draft, Note, State, Stored, Update
-
-Place: TypeAlias = tuple[int, float, int]
-"""The order of delivery: priority (higher first), then time due, then sequence."""
-
-
-@dataclass(slots=True, eq=False)
-class Arrival:
-    """A draft that has reached the store. A leased message keeps one as its successor.
-
-    `rule` is what it may change in a message that is already there; `number` is its
-    place in the sequence, and its incarnation if it becomes a message.
-    """
-
-    draft: Draft
-    rule: Update
-    number: int
-    due: float
-    sent_at: float
-
-    def message(self) -> Message:
-        """The fresh message that this becomes if nothing stands in its way."""
-        return Message(
-            id=self.draft.id,
-            incarnation=self.number,
-            sequence=self.number,
-            body=self.draft.body,
-            headers=self.draft.headers,
-            priority=self.draft.priority,
-            sent_at=self.sent_at,
-            due=self.due,
-            visible_at=self.due,
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """A live message. `visible_at` is the one fact behind delay, lease and repeat."""
-
-    id: str
-    incarnation: int
-    sequence: int
-    body: bytes
-    headers: Mapping[str, str]
-    priority: int
-    sent_at: float
-    due: float
-    visible_at: float
-    counters: Counters = ZERO
-    token: int | None = None
-    holder: str | None = None
-    note: Note | None = None
-    successor: Arrival | None = None
-
-    @property
-    def place(self) -> Place:
-        return (-self.priority, self.due, self.sequence)
-
-    def state(self, now: float) -> State:
-        if self.visible_at <= now:
-            return State.READY
-        return State.DELAYED if self.token is None else State.LEASED
-
-    def stored(self, state: State, archived_at: float | None = None) -> Stored:
-        return Stored(
-            id=self.id,
-            incarnation=self.incarnation,
-            state=state,
-            body=self.body,
-            headers=self.headers,
-            priority=self.priority,
-            counters=self.counters,
-            sent_at=self.sent_at,
-            due_at=self.due,
-            holder=self.holder,
-            leased_until=self.visible_at if state is State.LEASED else None,
-            note=self.note,
-            archived_at=archived_at,
-        )
+from bee_core.message import Draft, Receipt, Report, Stored, Update
+from bee_memory.messages import Arrival, Message, Place
+from bee_memory.turns import Turns
 
 
 @dataclass(slots=True, eq=False)
@@ -113,12 +36,53 @@ class Queue:
     ready: list[tuple[Place, Message]] = field(default_factory=list)
     hidden: list[tuple[float, int, Message]] = field(default_factory=list)
     bells: deque[asyncio.Future[None]] = field(default_factory=deque)
+    turns: Turns = field(default_factory=Turns)
+    results: dict[str, tuple[float, Report]] = field(default_factory=dict)  # until when, what
+    forgotten: list[tuple[float, str]] = field(default_factory=list)
+    reports: defaultdict[str, dict[str, Report]] = field(default_factory=lambda: defaultdict(dict))
+    created: int = 0
+
+    def create(self, arrival: Arrival, now: float) -> None:
+        """A draft becomes a fresh message."""
+        self.created += 1
+        self.enter(arrival.message(), now)
 
     def enter(self, message: Message, now: float) -> None:
         """The message waits, from its due time on."""
         message.visible_at = message.due
+        message.parked = False
         self.live[message.id] = message
         self.order(message, now)
+
+    def forget_reports(self, id: str) -> None:
+        """What was reported to an id goes with the last message that can read it."""
+        message = self.live.get(id)
+        awaits = message is not None and message.awaits > 0
+        if id in self.reports and not awaits and self.archived(id) is None:
+            del self.reports[id]
+
+    def keep(self, end: Report, until: float, now: float) -> None:
+        """Remember how a message ended, and forget what is remembered for too long."""
+        self.results[end.id] = (until, end)
+        heapq.heappush(self.forgotten, (until, end.id))
+        while self.forgotten[0][0] <= now:
+            _, id = heapq.heappop(self.forgotten)
+            if id in self.results and self.results[id][0] <= now:
+                del self.results[id]
+
+    def let_go(self, key: str | None, id: str, now: float) -> None:
+        """A message leaves its key, or its place in it: look at the next one."""
+        if key is not None:
+            self.turns.let_go(key, id)
+            self.unpark(key, now)
+
+    def unpark(self, key: str, now: float) -> None:
+        """Look again at the first of those that wait for a key."""
+        message = self.turns.next(key)
+        if message is not None and self.live.get(message.id) is message:
+            self.order(message, now)
+        elif message is not None:
+            self.unpark(key, now)
 
     def order(self, message: Message, now: float) -> None:
         """Put the message into the heap that its times call for."""
@@ -129,6 +93,8 @@ class Queue:
 
     def first(self, now: float) -> Message | None:
         """The ready message that is next in order."""
+        while self.turns.wakes and self.turns.wakes[0][0] <= now:
+            self.unpark(heapq.heappop(self.turns.wakes)[1], now)
         while self.hidden and self.hidden[0][0] <= now:
             when, _, message = heapq.heappop(self.hidden)
             if self.live.get(message.id) is message and message.visible_at == when:
@@ -136,10 +102,23 @@ class Queue:
         while self.ready:
             place, message = self.ready[0]
             current = self.live.get(message.id) is message
-            if current and message.visible_at <= now and message.place == place:
+            waits = message.visible_at <= now and not message.parked
+            if current and waits and message.place == place:
                 return message
             heapq.heappop(self.ready)
         return None
+
+    def held(self, receipt: Receipt) -> Message | None:
+        """The message this receipt holds; None if the receipt is lost."""
+        message = self.live.get(receipt.id)
+        return message if message is not None and message.token == receipt.token else None
+
+    def next_at(self, now: float) -> float:
+        """When something may be ready: `now`, or later, or never."""
+        if self.first(now):
+            return max(now, self.turns.quiet_until)
+        coming = [heap[0][0] for heap in (self.hidden, self.turns.wakes) if heap]
+        return min(coming, default=math.inf)
 
     def archived(self, id: str) -> Stored | None:
         """The message of that id that was archived last."""

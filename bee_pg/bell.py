@@ -14,7 +14,7 @@ from contextlib import suppress
 import psycopg
 
 from bee_core.errors import BrokerClosed, BrokerError, BrokerUnavailable
-from bee_core.message import new_id
+from bee_core.ids import new_id
 from bee_pg.faults import translate
 from bee_pg.pool import Connection, cut
 

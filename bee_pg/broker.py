@@ -6,7 +6,7 @@ No rule of bee lives here. What the verbs mean is in `sql/`, file by file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, overload
@@ -14,30 +14,46 @@ from typing import Any, overload
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bee_core.broker import Store
+from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
     check_draft,
     check_holder,
+    check_id,
     check_ids,
+    check_progress,
     check_queue,
+    check_settlement,
     check_terminal,
     check_whole,
 )
 from bee_core.disposition import Archive, Reschedule, Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import IdTaken, InvalidName, InvalidOption, part_done
-from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
+from bee_core.message import (
+    THROTTLE,
+    Draft,
+    Lease,
+    Receipt,
+    Report,
+    Sent,
+    Settlement,
+    Throttle,
+)
 from bee_core.url import Url, redact
 from bee_pg.inspector import PgInspector
 from bee_pg.line import Line
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
 from bee_pg.records import (
+    LEASE,
     LETTERS,
     SEND,
     draft_columns,
     lease,
+    progress_column,
     receipt_columns,
+    report,
     settlement_columns,
+    throttle_columns,
 )
 from bee_pg.sending import AsyncSending, Sending, sending
 from bee_pg.waiting import Waiting
@@ -131,7 +147,13 @@ class PgBroker(PgInspector, Store):
         return [LETTERS[letter] for letter in sent]
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
         check_whole(limit, "limit", least=1)
         check_holder(holder)
@@ -143,7 +165,7 @@ class PgBroker(PgInspector, Store):
         rows = await self._run_on(
             queue,
             "lease",
-            "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text, %b::float8",
+            LEASE,
             min(limit, 2**31 - 1),
             hidden,
             holder,
@@ -151,23 +173,31 @@ class PgBroker(PgInspector, Store):
             since,
             waiting.rise(self._bell),
             _PATIENCE * self._deadline,
+            *throttle_columns(throttle),
         )
+        quiet = rows.pop()[-1] if rows and rows[-1][0] is None else 0.0
         line.looked(began, loop.time(), rows, whole=lows is None)
-        waiting.leased(len(rows))
+        waiting.leased(len(rows), quiet)
         return [lease(row) for row in rows]
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self,
+        queue: str,
+        receipts: Sequence[Receipt],
+        *,
+        duration: float,
+        progress: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         hidden = seconds(duration, "duration", least=0.001)
-        types = "%b::text[], %b::int8[], %b::float8"
-        [[lost]] = await self._run_on(queue, "extend", types, *receipt_columns(receipts), hidden)
+        check_progress(progress)
+        types = "%b::text[], %b::int8[], %b::float8, %b::bytea[]"
+        columns = [*receipt_columns(receipts), hidden, progress_column(receipts, progress)]
+        [[lost]] = await self._run_on(queue, "extend", types, *columns)
         return {receipts[n - 1] for n in lost}
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         for settlement in settlements:
-            for draft in settlement.then:
-                check_draft(draft)
+            check_settlement(settlement)
         check_queue(queue)
         lost: set[Receipt] = set()
         pages = _in_turn(settlements)
@@ -188,6 +218,19 @@ class PgBroker(PgInspector, Store):
         wanted = list(check_ids(ids))
         [[missing]] = await self._run_on(queue, "cancel", types, wanted, archived, running)
         return set(missing)
+
+    async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
+        rows = await self._run_on(queue, "results", "%b::text[]", list(check_ids(ids)))
+        return {row[0]: report(row) for row in rows}
+
+    async def reports(
+        self, queue: str, id: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Report]:
+        types = "%b::text, %b::text, %b::int4"
+        most = min(check_whole(limit, "limit", least=1), 2**31 - 1)
+        behind = check_id(after) if after else ""
+        rows = await self._run_on(queue, "reports", types, check_id(id), behind, most)
+        return [report(row) for row in rows]
 
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Wait to be notified. It only says that there may be something; `lease` finds out."""

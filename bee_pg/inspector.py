@@ -29,6 +29,7 @@ class _Mark(msgspec.Struct, array_like=True):
     at: Annotated[float, msgspec.Meta(ge=0, le=9e12)] | None = None
     number: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     last: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00]*\Z")] | None = None
+    parked: bool | None = None
 
 
 class PgInspector(Session, Inspector, Examined):
@@ -38,9 +39,8 @@ class PgInspector(Session, Inspector, Examined):
         return sorted(row[0] for row in await self._run("queues", ""))
 
     async def stats(self, queue: str) -> QueueStats:
-        [[ready, delayed, leased, blocked, oldest, paused, archived]] = await self._run_on(
-            queue, "stats", ""
-        )
+        [row] = await self._run_on(queue, "stats", "")
+        ready, delayed, leased, blocked, oldest, paused, archived, created = row
         return QueueStats(
             ready=ready,
             delayed=delayed,
@@ -49,6 +49,7 @@ class PgInspector(Session, Inspector, Examined):
             archived={archived[i]: int(archived[i + 1]) for i in range(0, len(archived), 2)},
             oldest_due=oldest,
             paused=paused,
+            created=created,
         )
 
     async def get(self, queue: str, id: str) -> Stored | None:
@@ -63,13 +64,14 @@ class PgInspector(Session, Inspector, Examined):
         rows = await self._run_on(
             queue,
             "scan",
-            "%b::text, %b::int4, %b::int2, %b::float8, %b::int8, %b::text",
+            "%b::text, %b::int4, %b::int2, %b::float8, %b::int8, %b::text, %b::bool",
             state.value,
             limit + 1,
             mark.rank,
             mark.at,
             mark.number,
             mark.last,
+            mark.parked,
         )
         page = rows[:limit]
         more = _mark(state, page[-1]) if len(rows) > limit else None
@@ -124,10 +126,10 @@ class PgInspector(Session, Inspector, Examined):
 
 def _mark(state: State, row: TupleRow) -> str:
     """Where a page ends whose last row is this."""
-    last, number = stored(row), row[-1]
+    last, parked, number = stored(row), *row[-2:]
     match state:
         case State.READY | State.DELAYED:
-            mark = _Mark(rank=-last.priority, at=last.due_at, number=number)
+            mark = _Mark(rank=-last.priority, at=last.due_at, number=number, parked=parked)
         case State.LEASED:
             mark = _Mark(at=last.leased_until, number=number)
         case State.BLOCKED:

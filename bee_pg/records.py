@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never, cast
+from typing import Any, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
 
@@ -16,20 +16,36 @@ from bee_core.message import (
     Draft,
     Lease,
     Note,
+    Rate,
     Reason,
     Receipt,
+    Report,
     Sent,
     Settlement,
     State,
     Stored,
+    Throttle,
 )
 from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_pg.migrate import quoted
 
+T = TypeVar("T")
+
 # The arguments behind the queue, each with its type: the server has none to guess.
-SEND = "%b::text[], %b::text[], %b::float8[], %b::int2[], %b::bytea[], %b::bytea[]"
+SEND = (
+    "%b::text[], %b::text[], %b::float8[], %b::int2[], %b::bytea[], %b::bytea[], "
+    "%b::text[], %b::int4[], %b::text[]"
+)
 SETTLE = "%b::text[], %b::int8[], %b::text"
-SETTLE_FULLY = f"{SETTLE}, %b::float8[], %b::int4[], %b::text[], %b::bytea[], %b::int8[], {SEND}"
+SETTLE_ALIKE = f"{SETTLE}, null, null, %b::text[], %b::bytea[]"
+SETTLE_FULLY = (
+    f"{SETTLE}, %b::float8[], %b::int4[], %b::text[], %b::bytea[], %b::int8[], {SEND}, "
+    "%b::bytea[], %b::float8[]"
+)
+LEASE = (
+    "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text, %b::float8, "
+    "%b::int4, %b::int8, %b::float8, %b::int8, %b::float8"
+)
 
 LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCKED}
 """What `send.sql` says was done with each draft."""
@@ -41,10 +57,10 @@ def call(schema: str, verb: str, types: str) -> str:
 
 
 def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
-    """Drafts as the six arrays of `send.sql`. Of plain ones, ids and bodies say all."""
+    """Drafts as the nine arrays of `send.sql`. Of plain ones, ids and bodies say all."""
     if all(_is_plain(draft) for draft in drafts):
         ids, bodies = [draft.id for draft in drafts], [draft.body for draft in drafts]
-        return [ids, None, None, None, None, bodies]
+        return [ids, None, None, None, None, bodies, None, None, None]
     return [
         [draft.id for draft in drafts],
         [pack_rule(draft.if_taken) for draft in drafts],
@@ -52,6 +68,9 @@ def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
         [draft.priority for draft in drafts],
         [pack_headers(draft.headers) or None for draft in drafts],
         [draft.body for draft in drafts],
+        _if_any([draft.key for draft in drafts]),
+        _if_any([draft.awaits or None for draft in drafts]),
+        _if_any([draft.reports_to for draft in drafts]),
     ]
 
 
@@ -64,12 +83,15 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
     """Settlements as the arguments of `settle.sql`, and their types."""
     receipts = receipt_columns([settlement.receipt for settlement in settlements])
     ways = "".join(_way(settlement) for settlement in settlements)
-    if not ways.strip("D") and not any(settlement.then for settlement in settlements):
-        return SETTLE, [*receipts, ways]
     notes = [settlement.note for settlement in settlements]
+    first = notes[0] if notes else None
+    if not ways.strip("D") and notes.count(first) == len(notes) and _is_simple(settlements):
+        if first is None:
+            return SETTLE, [*receipts, ways]
+        return SETTLE_ALIKE, [*receipts, ways, [first.reason], [pack_detail(first)]]
     owners = [n for n, settlement in enumerate(settlements, 1) for _ in settlement.then]
     drafts = [draft for settlement in settlements for draft in settlement.then]
-    sent: Sequence[Any] = draft_columns(drafts) if drafts else [None] * 6
+    sent: Sequence[Any] = draft_columns(drafts) if drafts else [None] * 9
     return SETTLE_FULLY, [
         *receipts,
         ways,
@@ -79,13 +101,15 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
         [pack_detail(note) if note else None for note in notes],
         owners,
         *sent,
+        _if_any([settlement.result or None for settlement in settlements]),
+        _if_any([float(settlement.keep) or None for settlement in settlements]),
     ]
 
 
 def lease(row: TupleRow) -> Lease:
     """A lease from a row of `lease.sql`."""
     id, token, deliveries, errors, timeouts, stalls, releases, unknowns = row[:8]
-    sent_at, headers, body = row[8:11]
+    sent_at, headers, body, leased_at, key, reports_to = row[8:14]
     return Lease(
         Receipt(id, token),
         body,
@@ -99,13 +123,39 @@ def lease(row: TupleRow) -> Lease:
             unknowns=unknowns,
         ),
         sent_at,
+        leased_at,
+        key,
+        reports_to,
     )
+
+
+def throttle_columns(throttle: Throttle) -> list[float | None]:
+    """A throttle as the last five arguments of `lease.sql`."""
+    per_key = None if throttle.per_key is None else min(throttle.per_key, 2**31 - 1)
+    return [per_key, *_rate(throttle.rate), *_rate(throttle.key_rate)]
+
+
+def progress_column(
+    receipts: Sequence[Receipt], progress: Mapping[str, str]
+) -> list[bytes | None] | None:
+    """What is said of the progress of each receipt's message; None if nothing is."""
+    said = [progress.get(receipt.id) for receipt in receipts]
+    return _if_any(
+        [None if text is None else text.encode("utf-8", "backslashreplace") for text in said]
+    )
+
+
+def report(row: TupleRow) -> Report:
+    """A report from a row of `reports.sql` or `results.sql`."""
+    id, reason, detail, body = row
+    return Report(id, Note(cast("Reason", reason), detail.decode()), body)
 
 
 def stored(row: TupleRow) -> Stored:
     """A message as an operator sees it, from a row of the type `stored`."""
     id, incarnation, state, body, headers, priority, *counts = row[:12]
     sent_at, due_at, holder, leased_until, reason, detail, archived_at = row[12:19]
+    key, awaits, reports_to, progress = row[19:23]
     return Stored(
         id=id,
         incarnation=incarnation,
@@ -120,6 +170,10 @@ def stored(row: TupleRow) -> Stored:
         leased_until=leased_until,
         note=Note(cast("Reason", reason), (detail or b"").decode()) if reason else None,
         archived_at=archived_at,
+        key=key,
+        awaits=awaits or 0,
+        reports_to=reports_to,
+        progress=None if progress is None else progress.decode(),
     )
 
 
@@ -132,7 +186,28 @@ def _headers(packed: bytes | None) -> Mapping[str, str]:
 
 
 def _is_plain(draft: Draft) -> bool:
-    return not (draft.if_taken is not KEEP or draft.delay or draft.priority or draft.headers)
+    return not (
+        draft.if_taken is not KEEP
+        or draft.delay
+        or draft.priority
+        or draft.headers
+        or draft.key is not None
+        or draft.awaits
+        or draft.reports_to is not None
+    )
+
+
+def _is_simple(settlements: Sequence[Settlement]) -> bool:
+    """Whether nothing is to be sent, and nothing to be kept or reported but the note."""
+    return not any(one.then or one.result or one.keep for one in settlements)
+
+
+def _if_any(values: list[T | None]) -> list[T | None] | None:
+    return values if any(value is not None for value in values) else None
+
+
+def _rate(rate: Rate | None) -> tuple[int | None, float | None]:
+    return (None, None) if rate is None else (min(rate.times, 2**62), rate.seconds)
 
 
 def _way(settlement: Settlement) -> str:

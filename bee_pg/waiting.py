@@ -40,6 +40,7 @@ class Waiting:
         self._much_to_do = False
         self._step = _SHORTEST_POLL
         self._doubt = 0.0
+        self._quiet_until = 0.0
 
     async def listen(self, bell: Bell, timeout: float) -> None:
         """Return at a notification, when something is due, or after `timeout` seconds."""
@@ -67,8 +68,9 @@ class Waiting:
             if pause <= step:
                 return
 
-    def leased(self, count: int) -> None:
-        """Remember how much a lease has found."""
+    def leased(self, count: int, quiet: float) -> None:
+        """Remember how much a lease has found, and for how long a rate allows no more."""
+        self._quiet_until = asyncio.get_running_loop().time() + quiet if quiet > 0 else 0.0
         self._much_to_do = count >= _BUSY
         if count:
             self._step, self._doubt = _SHORTEST_POLL, 0.0
@@ -93,6 +95,8 @@ class Waiting:
         What is ready and yet was not leased is locked by somebody, for as long as he likes.
         """
         upcoming = await self._upcoming()
+        if self._quiet_until:
+            upcoming = max(upcoming, self._quiet_until - asyncio.get_running_loop().time())
         if upcoming > 0:
             self._doubt = 0.0
             return upcoming

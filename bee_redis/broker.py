@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from bee_core.broker import Store
+from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
     check_draft,
     check_holder,
+    check_id,
     check_ids,
+    check_progress,
     check_queue,
+    check_settlement,
     check_terminal,
     check_whole,
 )
 from bee_core.disposition import Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import IdTaken, InvalidName, InvalidOption, OutcomeUnknown
-from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
+from bee_core.message import (
+    THROTTLE,
+    Draft,
+    Lease,
+    Receipt,
+    Report,
+    Sent,
+    Settlement,
+    Throttle,
+)
 from bee_core.url import Url
 from bee_redis import keys
 from bee_redis.address import Links, links
@@ -35,8 +47,10 @@ from bee_redis.records import (
     lease,
     microseconds,
     receipt_arguments,
+    report,
     settlements_arguments,
     terminal_code,
+    throttle_arguments,
 )
 
 _SENT = {
@@ -164,22 +178,43 @@ class RedisBroker(RedisInspector, Store):
         return [_SENT[letter] for letter in reply.removeprefix(b"!")]
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         hidden = microseconds(seconds(duration, "duration", least=0.001))
-        reply = await self._run("lease", queue, min(limit, MOST), hidden, holder)
-        pause = reply[0]
+        reply = await self._run(
+            "lease", queue, min(limit, MOST), hidden, holder, *throttle_arguments(throttle)
+        )
+        pause, leased_at = reply[0], int(reply[1]) / 1_000_000
         self._next[queue] = int(pause) / 1_000_000 if pause else math.inf
-        return [lease(*reply[i : i + 3]) for i in range(1, len(reply), 3)]
+        return [lease(leased_at, *reply[i : i + 3]) for i in range(2, len(reply), 3)]
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self,
+        queue: str,
+        receipts: Sequence[Receipt],
+        *,
+        duration: float,
+        progress: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         hidden = microseconds(seconds(duration, "duration", least=0.001))
+        check_progress(progress)
         pages = [
-            [hidden, *(part for receipt in page for part in receipt_arguments(receipt))]
+            [
+                hidden,
+                *(
+                    part
+                    for receipt in page
+                    for part in (*receipt_arguments(receipt), progress.get(receipt.id, ""))
+                ),
+            ]
             for page in paged(receipts)
         ]
         replies = await self._run_pages("extend", queue, pages)
@@ -187,8 +222,7 @@ class RedisBroker(RedisInspector, Store):
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         for settlement in settlements:
-            for draft in settlement.then:
-                check_draft(draft)
+            check_settlement(settlement)
         sent = {draft.id for settlement in settlements for draft in settlement.then}
 
         def goes_first(settlement: Settlement) -> bool:
@@ -219,6 +253,22 @@ class RedisBroker(RedisInspector, Store):
             await bell.wait(pause)
         else:
             await asyncio.sleep(pause)
+
+    async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
+        found: dict[str, Report] = {}
+        check_queue(queue)
+        for page in paged(check_ids(ids)):
+            reply = await self._run("results", queue, *page)
+            pairs = zip(page, reply, strict=True)
+            found |= {id: report(id, packed) for id, packed in pairs if packed}
+        return found
+
+    async def reports(
+        self, queue: str, id: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Report]:
+        limit = min(check_whole(limit, "limit", least=1), MOST)
+        reply = await self._run("reports", queue, check_id(id), after, limit)
+        return [report(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
 
     def _check_confirmed(self, confirmed: Any) -> None:
         wanted = self._confirm[1:-1]

@@ -30,7 +30,7 @@ class RedisInspector(Session, Inspector):
 
     async def stats(self, queue: str) -> QueueStats:
         reply = await self._run("stats", queue)
-        ready, delayed, leased, waiting, paused, oldest, *reasons = reply
+        ready, delayed, leased, waiting, paused, oldest, created, *reasons = reply
         return QueueStats(
             ready=ready,
             delayed=delayed,
@@ -39,6 +39,7 @@ class RedisInspector(Session, Inspector):
             archived={reasons[i].decode(): int(reasons[i + 1]) for i in range(0, len(reasons), 2)},
             oldest_due=int(oldest) / 1_000_000 if oldest else None,
             paused=bool(paused),
+            created=int(created),
         )
 
     async def get(self, queue: str, id: str) -> Stored | None:

@@ -16,6 +16,8 @@ KINDS = {
     "kept": "hash",
     "older": "zset",
     "head": "hash",
+    "lists": "zset",
+    "results": "hash",
     "bell": "list",
 }
 """In the order in which every script takes them; `lua/lib.lua` says what is in each."""

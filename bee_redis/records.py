@@ -7,23 +7,30 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, cast
 
+import msgspec
+
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import (
+    NO_HEADERS,
     ZERO,
     Counters,
     Draft,
     Lease,
     Note,
+    Rate,
     Reason,
     Receipt,
+    Report,
     Settlement,
     State,
     Stored,
+    Throttle,
 )
 from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
 
-_MSG = struct.Struct(">QddbI")
-_META = struct.Struct(">QdQbIIIIII")
+_MSG = struct.Struct(">QddbIH")
+_EXTRAS = struct.Struct(">IH")
+_META = struct.Struct(">QdQbIIIIIIx")
 _TOKEN = struct.Struct(">QIIIIII")
 _COUNTERS = struct.Struct(">IIIIII")
 _NO_COUNTERS = _COUNTERS.pack(0, 0, 0, 0, 0, 0)
@@ -35,17 +42,26 @@ def microseconds(seconds: float) -> int:
 
 
 def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
-    """A draft as the six arguments of `send.lua`."""
+    """A draft as the seven arguments of `send.lua`."""
     delay = microseconds(draft.delay) if draft.delay else 0
     rule, headers = pack_rule(draft.if_taken), pack_headers(draft.headers)
-    return (draft.id, rule, delay, draft.priority, headers, draft.body)
+    return (draft.id, rule, delay, draft.priority, _pack_extras(draft), headers, draft.body)
+
+
+def throttle_arguments(throttle: Throttle) -> tuple[int | str, ...]:
+    """A throttle as the last five arguments of `lease.lua`."""
+    per_key = "" if throttle.per_key is None else throttle.per_key
+    return (per_key, *_rate_arguments(throttle.rate), *_rate_arguments(throttle.key_rate))
 
 
 def is_plain(settlement: Settlement) -> bool:
     """Whether nothing is left to do but to delete the message."""
     return (
         type(settlement.disposition) is Delete
+        and settlement.note is None
         and not settlement.then
+        and not settlement.result
+        and not settlement.keep
         and settlement.receipt.token > 0
     )
 
@@ -86,6 +102,8 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
         _NO_COUNTERS if added is ZERO else _pack(added),
         note.reason if note else "",
         pack_detail(note) if note else b"",
+        settlement.result,
+        microseconds(settlement.keep),
         len(settlement.then),
     ]
     for draft in settlement.then:
@@ -93,15 +111,16 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
     return arguments
 
 
-def lease(id: bytes, held: bytes, msg: bytes) -> Lease:
-    """A lease from three parts of a reply."""
+def lease(leased_at: float, id: bytes, held: bytes, msg: bytes) -> Lease:
+    """A lease from the time and three parts of a reply."""
     token, deliveries, errors, timeouts, stalls, releases, unknowns = _TOKEN.unpack(held)
-    _, sent_at, _, _, size = _MSG.unpack_from(msg)
-    split = _MSG.size + size
+    _, sent_at, _, _, size, extra = _MSG.unpack_from(msg)
+    start = _MSG.size + extra
+    _, key, reports_to = _unpack_extras(msg, extra) if extra else _NO_EXTRAS
     return Lease(
         Receipt(id.decode(), token),
-        msg[split:],
-        unpack_headers(msg[_MSG.size : split]),
+        msg[start + size :],
+        unpack_headers(msg[start : start + size]) if size else NO_HEADERS,
         Counters(
             deliveries=deliveries,
             errors=errors,
@@ -111,48 +130,84 @@ def lease(id: bytes, held: bytes, msg: bytes) -> Lease:
             unknowns=unknowns,
         ),
         sent_at / 1_000_000,
+        leased_at,
+        key,
+        reports_to,
     )
+
+
+def report(id: str, packed: bytes) -> Report:
+    """How a message ended: a note, and behind it the result."""
+    note, result = _unpack_note(packed)
+    return Report(id, note or Note("ruled"), result)
 
 
 def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
     """A message as an operator sees it, from the five fields of `get.lua`."""
     state, leased_until, meta, msg, archived_at = fields
     _, due, _, priority, *counts = _META.unpack_from(meta)
-    number, sent_at, _, _, size = _MSG.unpack_from(msg)
-    split = _MSG.size + size
-    holder, note = _tail(meta[_META.size :])
-    return Stored(
-        id=id.decode(),
-        incarnation=number,
-        state=State(state.decode()),
-        body=msg[split:],
-        headers=unpack_headers(msg[_MSG.size : split]),
+    size = int.from_bytes(meta[_META.size : _META.size + 2], "big")
+    tail = _META.size + 2 + size
+    note, progress = _unpack_note(meta[tail:])
+    return msgspec.structs.replace(
+        _waiting(id.decode(), State(state.decode()), msg),
         priority=priority,
         counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
-        sent_at=sent_at / 1_000_000,
         due_at=due / 1_000_000,
-        holder=holder,
+        holder=meta[_META.size + 2 : tail].decode() or None,
         leased_until=float(leased_until) / 1_000_000 if leased_until else None,
         note=note,
         archived_at=float(archived_at) / 1_000_000 if archived_at else None,
+        progress=progress.decode() or None,
     )
 
 
 def blocked(id: str, msg: bytes) -> Stored:
     """A successor as an operator sees it."""
-    number, sent_at, due, priority, size = _MSG.unpack_from(msg)
-    split = _MSG.size + size
+    return _waiting(id, State.BLOCKED, msg)
+
+
+def _waiting(id: str, state: State, msg: bytes) -> Stored:
+    """What a msg record alone says of a message."""
+    number, sent_at, due, priority, size, extra = _MSG.unpack_from(msg)
+    start = _MSG.size + extra
+    awaits, key, reports_to = _unpack_extras(msg, extra) if extra else _NO_EXTRAS
     return Stored(
         id=id,
         incarnation=number,
-        state=State.BLOCKED,
-        body=msg[split:],
-        headers=unpack_headers(msg[_MSG.size : split]),
+        state=state,
+        body=msg[start + size :],
+        headers=unpack_headers(msg[start : start + size]),
         priority=priority,
         counters=ZERO,
         sent_at=sent_at / 1_000_000,
         due_at=due / 1_000_000,
+        key=key,
+        awaits=awaits,
+        reports_to=reports_to,
     )
+
+
+def _pack_extras(draft: Draft) -> bytes:
+    """Key, awaits and reports_to; empty if there is none of them."""
+    if draft.key is None and draft.reports_to is None and not draft.awaits:
+        return b""
+    key, reports_to = (draft.key or "").encode(), (draft.reports_to or "").encode()
+    return _EXTRAS.pack(draft.awaits, len(key)) + key + reports_to
+
+
+_NO_EXTRAS = (0, None, None)
+
+
+def _unpack_extras(msg: bytes, size: int) -> tuple[int, str | None, str | None]:
+    awaits, length = _EXTRAS.unpack_from(msg, _MSG.size)
+    start, end = _MSG.size + _EXTRAS.size, _MSG.size + size
+    key, reports_to = msg[start : start + length], msg[start + length : end]
+    return awaits, key.decode() or None, reports_to.decode() or None
+
+
+def _rate_arguments(rate: Rate | None) -> tuple[int | str, int | str]:
+    return ("", "") if rate is None else (rate.times, microseconds(rate.seconds))
 
 
 def _pack(counters: Counters) -> bytes:
@@ -166,15 +221,13 @@ def _pack(counters: Counters) -> bytes:
     )
 
 
-def _tail(packed: bytes) -> tuple[str | None, Note | None]:
-    """Holder and note, from the end of a meta record."""
-    size = int.from_bytes(packed[:2], "big")
-    holder = packed[2 : 2 + size].decode() or None
-    reason_size = packed[2 + size]
-    start = 3 + size
-    reason = packed[start : start + reason_size].decode()
-    detail = packed[start + reason_size + 4 :].decode()
-    return holder, Note(cast("Reason", reason), detail) if reason else None
+def _unpack_note(packed: bytes) -> tuple[Note | None, bytes]:
+    """A note, and what stands behind it."""
+    size = packed[0]
+    start = 5 + size
+    end = start + int.from_bytes(packed[start - 4 : start], "big")
+    reason, detail = packed[1 : 1 + size].decode(), packed[start:end].decode()
+    return Note(cast("Reason", reason), detail) if reason else None, packed[end:]
 
 
 Code = Literal["D", "A"]

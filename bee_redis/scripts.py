@@ -1,4 +1,4 @@
-"""The scripts: a file per verb, `lib.lua` in front of each, `archive.lua` where it is needed."""
+"""The scripts: a file per verb, `lib.lua` in front of each, other parts where they are needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import hashlib
 from importlib import resources
 
 FILES = resources.files("bee_redis") / "lua"
-ARCHIVING = {"settle", "cancel", "get", "scan", "restore", "prune"}
+PARTS = {
+    "archive.lua": {"settle", "cancel", "get", "scan", "restore", "prune"},
+    "turns.lua": {"lease"},
+}
+"""What is put behind `lib.lua`, in front of which verbs."""
 
 
 class Script:
@@ -15,8 +19,9 @@ class Script:
     def __init__(self, verb: str) -> None:
         shebang, _, body = (FILES / f"{verb}.lua").read_text("utf-8").partition("\n")
         library = (FILES / "lib.lua").read_text("utf-8")
-        if verb in ARCHIVING:
-            library += (FILES / "archive.lua").read_text("utf-8")
+        for part, verbs in PARTS.items():
+            if verb in verbs:
+                library += (FILES / part).read_text("utf-8")
         self.verb = verb
         self.text = f"{shebang}\n{library}\n{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
@@ -28,6 +33,8 @@ VERBS = (
     "extend",
     "settle",
     "cancel",
+    "results",
+    "reports",
     "stats",
     "get",
     "scan",

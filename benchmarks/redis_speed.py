@@ -38,12 +38,12 @@ class RawRedis:
     async def send(self, drafts: Sequence[bee.Draft]) -> None:
         parts: list[object] = []
         for draft in drafts:
-            parts += (draft.id, "K", 0, 0, b"", draft.body)
+            parts += (draft.id, "K", 0, 0, b"", b"", draft.body)
         await self._run("send", *parts)
 
     async def lease(self) -> Sequence[bee.Lease]:
-        reply = await self._run("lease", BATCH, 30_000_000, "raw")
-        return [lease(*reply[i : i + 3]) for i in range(1, len(reply), 3)]
+        reply = await self._run("lease", BATCH, 30_000_000, "raw", 1, "", "", "", "")
+        return [lease(0.0, *reply[i : i + 3]) for i in range(2, len(reply), 3)]
 
     async def settle(self, leases: Sequence[bee.Lease]) -> None:
         parts: list[object] = [len(leases)]

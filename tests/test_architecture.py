@@ -19,15 +19,16 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "threads", "child", "parts"],
-    ["duration", "config", "trouble"],
+    ["errors", "clock", "threads", "child", "ids", "parts"],
+    ["duration", "config", "timing", "trouble"],
     ["disposition", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
-    ["checkup", "codec", "decide", "events", "registry"],
+    ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
     ["queue"],
     ["delivery"],
-    ["attempt", "handlers"],
+    ["attempt", "ticks"],
+    ["handlers", "planner"],
     ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
     ["reporter"],
     ["worker"],
@@ -38,7 +39,7 @@ LAYERS = [
 ]
 
 # (importer, imported) that go upwards, for the type checker alone.
-UPWARD_FOR_TYPES: set[tuple[str, str]] = set()
+UPWARD_FOR_TYPES: set[tuple[str, str]] = {("errors", "message")}
 
 # Library files that may be longer than LONGEST lines, each with the reason.
 LONGEST = 350

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from bee_core.message import (
     Page,
     QueueStats,
     Receipt,
+    Report,
     Sent,
     Settlement,
     State,
@@ -148,20 +149,13 @@ class FaultyBroker(Store):
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         return await self._pass("send", lambda: self.inner.send(queue, drafts))
 
-    async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
-    ) -> Sequence[Lease]:
-        return await self._pass(
-            "lease",
-            lambda: self.inner.lease(queue, limit=limit, duration=duration, holder=holder),
-        )
+    async def lease(self, queue: str, **options: Any) -> Sequence[Lease]:
+        return await self._pass("lease", lambda: self.inner.lease(queue, **options))
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], **options: Any
     ) -> AbstractSet[Receipt]:
-        return await self._pass(
-            "extend", lambda: self.inner.extend(queue, receipts, duration=duration)
-        )
+        return await self._pass("extend", lambda: self.inner.extend(queue, receipts, **options))
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         return await self._pass("settle", lambda: self.inner.settle(queue, settlements))
@@ -175,6 +169,12 @@ class FaultyBroker(Store):
 
     async def wait(self, queue: str, *, timeout: float) -> None:
         return await self._pass("wait", lambda: self.inner.wait(queue, timeout=timeout))
+
+    async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
+        return await self._pass("results", lambda: self.inner.results(queue, ids))
+
+    async def reports(self, queue: str, id: str, **which: Any) -> Sequence[Report]:
+        return await self._pass("reports", lambda: self.inner.reports(queue, id, **which))
 
     async def queues(self) -> Sequence[str]:
         return await self._pass("queues", self.inner.queues)

@@ -69,7 +69,9 @@ class HiveUnderTest:
             if not busy:
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"queues {busy} did not drain: does a handler wait for time?")
+                raise TimeoutError(
+                    f"queues {busy} did not drain: does a handler, or a rate, wait for time?"
+                )
             await asyncio.sleep(0.001)
 
     async def pending(self, queue: str | HiveQueue[Any]) -> Sequence[Any]:

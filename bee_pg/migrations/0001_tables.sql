@@ -20,6 +20,9 @@ create table message (
     unknowns     integer     not null default 0,
     priority     smallint    not null check (priority between -9 and 9), -- others are never leased
     leased       boolean     not null default false, -- is listed among the leases, not in the line
+    parked       boolean     not null default false, -- was passed over: waits for its key, not in the line
+    awaits       integer,                         -- reports that make it due; null if none do
+    heard        integer,                         -- reports that have come since, if it awaits any
     queue        text collate "C" not null,
     id           text collate "C" not null,
     holder       text,                            -- who holds it, or held it last
@@ -27,6 +30,9 @@ create table message (
     detail       bytea,                           -- and more about it (bytea: any text, even NUL)
     headers      bytea,                           -- JSON; null if there are none
     body         bytea       not null,
+    key          text collate "C",                -- of those with one key only so many are held at once
+    reports_to   text collate "C",                -- the id of the message that is told how this one ends
+    progress     bytea,                           -- what its handler last said
     primary key (queue, id)
 ) with (
     fillfactor = 80,
@@ -37,9 +43,14 @@ create table message (
 alter table message alter body set storage external; -- a large one leaves the row, uncompressed
 
 -- The line: what waits, in the order it will be leased. What is not yet due stands behind what is.
-create index message_line on message (queue, (-priority), due, number) where not leased;
+create index message_line on message (queue, (-priority), due, number) where not leased and not parked;
 -- The leases, by when they run out.
 create index message_leases on message (queue, leased_until) where leased;
+-- Those that wait, by their key, in the order in which they get it; those of them that were passed over;
+-- and those that hold it. Messages without a key are in none of these.
+create index message_turns on message (queue, key, (-priority), due, number) where key is not null and not leased;
+create index message_parked on message (queue, key, (-priority), due, number) where parked;
+create index message_holders on message (queue, key) where key is not null and token is not null;
 
 -- What was sent to an id that is leased: it waits for the end of the lease, to be merged or to follow.
 create table successor (
@@ -49,12 +60,15 @@ create table successor (
     priority smallint    not null,
     payload  boolean     not null,                -- may it change the body,
     run_at   text        not null,                -- the time (always, never, if_later, if_earlier),
-    policy   boolean     not null,                -- headers and priority,
+    policy   boolean     not null,                -- headers, priority and key,
     resets   boolean     not null,                -- the counters
     queue    text collate "C" not null,
     id       text collate "C" not null,
     headers  bytea,
     body     bytea       not null,
+    key      text collate "C",
+    awaits   integer,
+    reports_to text collate "C",
     primary key (queue, id)
 );
 
@@ -77,6 +91,10 @@ create table archive (
     detail      bytea,
     headers     bytea,
     body        bytea       not null,
+    key         text collate "C",
+    awaits      integer,
+    reports_to  text collate "C",
+    progress    bytea,
     primary key (queue, id, incarnation)
 ) with (
     autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
@@ -94,6 +112,70 @@ create table tally (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500
 );
 create index tally_by_queue on tally (queue);
+
+-- How many messages have come into being: the sum of these. Every statement that creates some adds a
+-- row, for the same reason. They are folded often, so there is no index: a send should not pay for it.
+create table created (
+    queue text collate "C" not null,
+    count bigint not null
+) with (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000
+);
+
+-- Keys to be looked at again, from a time on: one who lets go of a key adds a row (`at` is the epoch),
+-- and so does one who passes a message over because of a rate. `lease` sees to them and removes them.
+-- Nothing is ever changed here, so nobody waits for anybody.
+create table wake (
+    at    timestamptz not null,
+    rated boolean     not null,                   -- because of a rate
+    queue text collate "C" not null,
+    key   text collate "C" not null
+) with (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000
+);
+create index wake_by_time on wake (queue, at);
+create index wake_by_key on wake (queue, key) where rated;
+
+-- Deliveries of late, where a rate asks for it: of the whole queue (the key is empty), and of each key.
+-- Those of a thousandth of the time that a rate is about are counted as one, at the last one's time.
+create table delivery (
+    since timestamptz not null,
+    at    timestamptz not null,
+    count bigint      not null,
+    queue text collate "C" not null,
+    key   text collate "C" not null
+) with (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000
+);
+create index delivery_by_key on delivery (queue, key, at);
+create index delivery_by_time on delivery (queue, at);
+
+-- What has been reported to a message: how others have ended, and what came of them.
+create table report (
+    queue  text collate "C" not null,
+    parent text collate "C" not null,             -- the id of the message that is told
+    id     text collate "C" not null,
+    reason text             not null,
+    detail bytea            not null,
+    body   bytea            not null,
+    primary key (queue, parent, id)
+) with (
+    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+
+-- How messages have ended, for those who ask, until it expires.
+create table result (
+    expires timestamptz     not null,
+    queue   text collate "C" not null,
+    id      text collate "C" not null,
+    reason  text            not null,
+    detail  bytea           not null,
+    body    bytea           not null,
+    primary key (queue, id)
+) with (
+    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+create index result_by_time on result (expires);
 
 create table paused (
     queue text collate "C" primary key,
@@ -116,5 +198,8 @@ create type stored as (
     deliveries integer, errors integer, timeouts integer, stalls integer, releases integer,
     unknowns integer, sent_at double precision, due_at double precision, holder text,
     leased_until double precision, reason text, detail bytea, archived_at double precision,
-    number bigint
+    key text, awaits integer, reports_to text, progress bytea, parked boolean, number bigint
 );
+
+-- The end of a message, as it is reported and kept.
+create type ending as (id text, reports_to text, reason text, detail bytea, body bytea, keep double precision);

@@ -7,6 +7,7 @@ language sql set search_path from current set enable_seqscan = off as $$
     body     = case when excluded.payload then excluded.body else s.body end,
     headers  = case when excluded.policy then excluded.headers else s.headers end,
     priority = case when excluded.policy then excluded.priority else s.priority end,
+    key      = case when excluded.policy then excluded.key else s.key end,
     due      = case when moves(excluded.run_at, s.due, excluded.due) then excluded.due else s.due end,
     number   = case when moves(excluded.run_at, s.due, excluded.due) then excluded.number else s.number end,
     payload  = s.payload or excluded.payload,

@@ -1,24 +1,39 @@
--- Delete up to `most` of all that a queue holds, the archive last, and then its pause.
+-- Delete up to `most` of all that a queue holds, live messages first, and then its counts and its pause.
 -- returns   how many rows
 create or replace function drop(queue text, most integer) returns bigint
 language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  live     bigint;
-  archived bigint;
+  gone bigint := 0;
+  part bigint;
 begin
   delete from message m where m.ctid = any (array(
     select w.ctid from message w where w.queue = drop.queue order by w.id limit most for update
   ));
-  get diagnostics live = row_count;
+  get diagnostics part = row_count;
+  gone := gone + part;
   delete from successor s where s.queue = drop.queue; -- behind the messages: when none is left, none gets another
   delete from archive a where a.ctid = any (array(
-    select o.ctid from archive o where o.queue = drop.queue limit most - live for update
+    select o.ctid from archive o where o.queue = drop.queue limit most - gone for update
   ));
-  get diagnostics archived = row_count;
-  if live + archived < most then
+  get diagnostics part = row_count;
+  gone := gone + part;
+  delete from report r where r.ctid = any (array(
+    select o.ctid from report o where o.queue = drop.queue limit most - gone for update
+  ));
+  get diagnostics part = row_count;
+  gone := gone + part;
+  delete from result r where r.ctid = any (array(
+    select o.ctid from result o where o.queue = drop.queue limit most - gone for update
+  ));
+  get diagnostics part = row_count;
+  gone := gone + part;
+  if gone < most then
+    delete from wake w where w.queue = drop.queue;
+    delete from delivery d where d.queue = drop.queue;
+    delete from created c where c.queue = drop.queue;
     delete from paused p where p.queue = drop.queue;
   end if;
-  return live + archived;
+  return gone;
 end $$;

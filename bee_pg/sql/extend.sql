@@ -1,10 +1,11 @@
 -- Hide held messages for `duration` from now.
+-- progress  per receipt what is to be kept of how far it is, or null
 -- returns   the numbers, from 1, of the receipts that are lost
 create or replace function extend(
-  queue text, ids text[], tokens bigint[], duration double precision
+  queue text, ids text[], tokens bigint[], duration double precision, progress bytea[] default null
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   held   bigint[];
@@ -12,7 +13,15 @@ declare
 begin
   select h.held, h.places into held, places from hold(extend.queue, ids, tokens) h;
   update message m
-    set leased = true, leased_until = clock_timestamp() + make_interval(secs => duration)
+    set leased = true, parked = false, leased_until = clock_timestamp() + make_interval(secs => duration)
     where m.ctid = any (places);
+  if extend.progress is not null then
+    update message m set progress = p.said
+      from (
+        select ids[h.n] as id, extend.progress[h.n] as said from unnest(held) as h (n)
+        where extend.progress[h.n] is not null
+      ) p
+      where m.queue = extend.queue and m.id = p.id;
+  end if;
   return array(select n from generate_subscripts(ids, 1) n where n <> all (held));
 end $$;

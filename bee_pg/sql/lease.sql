@@ -7,15 +7,25 @@
 -- channel   who leases has been waiting on it, and waits no longer
 -- patience  seconds: if it took longer (somebody had locked the table), who asked has given up, and
 --           would not know what he holds. Then nothing is taken
--- returns   the messages; and with each, `took`: the seconds that the call has taken so far
+-- per_key   messages of one key that may be held at once; null is any number
+-- times, per, key_times, key_per   the rate of the queue and that of each key: deliveries in so many
+--           seconds; null is any number
+-- returns   the messages; and with each, `took`: the seconds that the call has taken so far. If the
+--           rate of the queue allows no more, a last row without an id: `took` is the seconds until then
+-- locks     with a rate of the queue, an advisory lock: calls take turns. Beside that it waits for nobody,
+--           but if all it finds is keys about which others decide: then once, for one of them, while it
+--           decides about none itself
 -- invariant a row is locked before it is looked at, and one that somebody else has locked is his
 create or replace function lease(
   queue text, most integer, duration double precision, holder text,
   lows double precision[] default null, since double precision default null,
-  channel text default null, patience double precision default null
+  channel text default null, patience double precision default null,
+  per_key integer default 1, times bigint default null, per double precision default null,
+  key_times bigint default null, key_per double precision default null
 ) returns table (
   id text, token bigint, deliveries integer, errors integer, timeouts integer, stalls integer,
   releases integer, unknowns integer, sent_at double precision, headers bytea, body bytea,
+  leased_at double precision, key text, reports_to text,
   priority smallint, due double precision, took double precision
 )
 language plpgsql set search_path from current set lock_timeout = '3s'
@@ -24,14 +34,35 @@ set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   now    timestamptz := clock_timestamp();
+  wanted integer := most;
+  page   integer;
   places tid[];
+  keyed  bigint;
+  more   boolean;
+  chosen tid[];
+  aside  text[];
+  passed text[] := '{}'; -- keys whose messages are left alone
+  busy   text[] := '{}'; -- keys about which others decide
+  had    boolean := false; -- whether we decide about any
   merged text[];
+  taken  text[] := '{}';
+  total  integer := 0;
+  keys   text[];
+  ranks  smallint[];
+  dues   timestamptz[];
+  again  timestamptz;
+  i      integer;
 begin
   if channel is not null then
     delete from idle i where i.queue = lease.queue and i.channel = lease.channel;
   end if;
   if exists (select from paused p where p.queue = lease.queue) then
     return;
+  end if;
+  if times is not null then
+    perform pg_advisory_xact_lock(hashtextextended('bee rate ' || current_schema() || ' ' || lease.queue, 0));
+    now := clock_timestamp();
+    select least(most, r.room), r.again into wanted, again from room(lease.queue, '', now, times, per) r;
   end if;
 
   -- Leases that ran out stand in the line again, at their old place. The token stays: their
@@ -45,51 +76,127 @@ begin
       for update skip locked
     ));
 
-  loop
-    places := array(
-      select w.ctid
+  page := wanted;
+  while wanted > 0 loop
+    -- Keys that were let go: those who wait for them stand in the line again.
+    more := false;
+    busy := '{}';
+    if exists (select from wake w where w.queue = lease.queue and w.at <= now) then
+      select u.more, u.busy, had or u.had, u.ranks, u.dues into more, busy, had, ranks, dues
+        from unpark(lease.queue, now, wanted, per_key, key_times, key_per) u;
+      for i in 1 .. coalesce(cardinality(ranks), 0) loop
+        if lows[ranks[i] + 10] > date_part('epoch', dues[i]) then
+          lows[ranks[i] + 10] := date_part('epoch', dues[i]) - 0.001;
+        end if;
+      end loop;
+    end if;
+
+    select coalesce(array_agg(w.ctid), '{}'), count(w.key) into places, keyed from (
+      select w.ctid, w.key
       from generate_series(-9, 9) as level (rank), lateral (
-        select m.ctid from message m
-        where m.queue = lease.queue and not m.leased and (-m.priority) = level.rank and m.due <= now
+        select m.ctid, m.key from message m
+        where m.queue = lease.queue and not m.leased and not m.parked
+          and (-m.priority) = level.rank and m.due <= now
           and m.due >= coalesce(to_timestamp(lows[level.rank + 10]), '-infinity')
-        order by m.due, m.number limit most
+          and (m.key is null or m.key <> all (passed))
+        order by m.due, m.number limit page
         for update skip locked
       ) w
-      limit most
-    );
-    exit when not exists (select from successor s where s.queue = lease.queue);
-    -- One that is taken over has its successor merged first, and may then be due later.
-    merged := array(
-      select m.id from message m join successor s using (queue, id)
-      where m.ctid = any (places) and m.token is not null
-    );
-    exit when merged = '{}';
-    update message m set token = null, stalls = m.stalls + 1
-      where m.queue = lease.queue and m.id = any (merged);
-    perform merge(lease.queue, merged);
-  end loop;
+      limit page
+    ) w;
+    chosen := places;
+    aside := null;
+    if keyed > 0 then
+      select a.admitted, passed || a.left, a.held_back, more or a.more, had or a.had
+        into chosen, passed, aside, more, had
+        from admit(lease.queue, places, now, per_key, key_times, key_per) a;
+    end if;
+    chosen := chosen[:wanted];
 
-  if places = '{}' then
-    return;
+    -- One that is taken over has its successor merged first, and may then be due later.
+    merged := '{}';
+    if exists (select from successor s where s.queue = lease.queue) then
+      select coalesce(array_agg(m.id), '{}'), array_agg(m.key),
+             array(select unnest(chosen) except select unnest(array_agg(m.ctid)))
+        into merged, keys, chosen
+        from message m join successor s using (queue, id)
+        where m.ctid = any (chosen) and m.token is not null;
+      if merged <> '{}' then
+        update message m set token = null, stalls = m.stalls + 1
+          where m.queue = lease.queue and m.id = any (merged);
+        perform merge(lease.queue, merged), let_go(lease.queue, keys);
+      end if;
+    end if;
+
+    if chosen = '{}' and taken = '{}' and busy || passed <> '{}' and not had then
+      perform pg_advisory_xact_lock(turn_of(lease.queue, (busy || passed)[1]));
+      now := clock_timestamp();
+      had := true;
+      passed := '{}';
+      continue;
+    end if;
+    if keyed = 0 and taken = '{}' and merged = '{}' and not (more and cardinality(chosen) < wanted) then -- as a rule
+      return query
+        with t as (
+          update message m set
+            leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
+            token = nextval('token'), deliveries = m.deliveries + 1,
+            stalls = m.stalls + case when m.token is null then 0 else 1 end
+          where m.ctid = any (chosen)
+          returning m.*
+        )
+        select t.id, t.token, t.deliveries, t.errors, t.timeouts, t.stalls, t.releases, t.unknowns,
+               date_part('epoch', t.sent_at), t.headers, t.body, date_part('epoch', now), t.key, t.reports_to,
+               t.priority, date_part('epoch', t.due), date_part('epoch', clock_timestamp() - now)
+        from t
+        order by -t.priority, t.due, t.number;
+      total := cardinality(chosen);
+      exit;
+    else
+      with t as (
+        update message m set
+          leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
+          token = nextval('token'), deliveries = m.deliveries + 1,
+          stalls = m.stalls + case when m.token is null then 0 else 1 end
+        where m.ctid = any (chosen)
+        returning m.id, m.key
+      )
+      select taken || coalesce(array_agg(t.id), '{}'), array_agg(t.key) into taken, keys from t;
+      if key_times is not null or per_key is distinct from 1 then
+        perform follow(lease.queue, keys, aside, now, per_key, key_times, key_per);
+      end if;
+      wanted := wanted - cardinality(chosen);
+      exit when cardinality(places) < page and not more and merged = '{}'
+        or clock_timestamp() > now + make_interval(secs => coalesce(patience, 4) / 4); -- the next call goes on
+      page := least(greatest(wanted, 2 * (cardinality(places) - cardinality(chosen))), 5000);
+    end if;
+  end loop;
+  if taken <> '{}' then
+    return query
+      select m.id, m.token, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
+             date_part('epoch', m.sent_at), m.headers, m.body, date_part('epoch', now), m.key, m.reports_to,
+             m.priority, date_part('epoch', m.due), date_part('epoch', clock_timestamp() - now)
+      from unnest(taken) as t (id), lateral (
+        select * from message m where m.queue = lease.queue and m.id = t.id offset 0
+      ) m
+      order by -m.priority, m.due, m.number;
+    total := cardinality(taken);
   end if;
-  return query
-    with taken as (
-      update message m set
-        leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
-        token = nextval('token'), deliveries = m.deliveries + 1,
-        stalls = m.stalls + case when m.token is null then 0 else 1 end
-      where m.ctid = any (places)
-      returning m.*
-    )
-    select t.id, t.token, t.deliveries, t.errors, t.timeouts, t.stalls, t.releases, t.unknowns,
-           date_part('epoch', t.sent_at), t.headers, t.body, t.priority, date_part('epoch', t.due),
-           date_part('epoch', clock_timestamp() - now)
-    from taken t
-    order by -t.priority, t.due, t.number;
-  if clock_timestamp() > statement_timestamp() + make_interval(secs => patience) then
+
+  if total > 0 and clock_timestamp() > statement_timestamp() + make_interval(secs => patience) then
     raise lock_not_available using message = 'it took too long to lease';
   end if;
-  if cardinality(places) = most then
+  if times is not null then
+    if total > 0 then
+      perform delivered(lease.queue, '', now, total, per);
+      select r.again into again from room(lease.queue, '', now, times, per) r;
+    end if;
+    if again is not null then
+      took := date_part('epoch', again - clock_timestamp());
+      return next;
+    end if;
+  end if;
+  if total = most then
     perform ring(lease.queue, 1); -- there may be more: pass the wake-up on
   end if;
 end $$;

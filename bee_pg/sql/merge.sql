@@ -1,4 +1,5 @@
--- The successors of messages that wait again are merged into them, and are gone.
+-- The successors of messages that wait again are merged into them, and are gone. Who calls this lets go
+-- of the keys that the messages had.
 create or replace function merge(queue text, ids text[]) returns void
 language plpgsql set search_path from current set enable_seqscan = off as $$
 #variable_conflict use_column

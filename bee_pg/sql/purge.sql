@@ -5,18 +5,22 @@ language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  waiting bigint;
+  waiting text[];
+  keys    text[];
   blocked bigint;
 begin
-  delete from message m where m.ctid = any (array(
-    select w.ctid from message w
-    where w.queue = purge.queue and not w.leased and w.token is null
-    order by w.id limit most for update
-  ));
-  get diagnostics waiting = row_count;
+  with gone as (
+    delete from message m where m.ctid = any (array(
+      select w.ctid from message w
+      where w.queue = purge.queue and not w.leased and w.token is null
+      order by w.id limit most for update
+    )) returning m.id, m.key
+  )
+  select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.key) into waiting, keys from gone g;
+  perform forget(purge.queue, waiting), let_go(purge.queue, keys);
   delete from successor s where s.ctid = any (array(
-    select w.ctid from successor w where w.queue = purge.queue limit most - waiting for update
+    select w.ctid from successor w where w.queue = purge.queue limit most - cardinality(waiting) for update
   ));
   get diagnostics blocked = row_count;
-  return waiting + blocked;
+  return cardinality(waiting) + blocked;
 end $$;

@@ -18,17 +18,23 @@ begin
     ) a
   ), numbered as materialized (
     select w.*, nextval('number') as number from (select * from newest order by n) w
-  ), created as (
-    insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body)
-      select w.queue, w.id, w.number, w.number, w.priority, now, now, w.headers, w.body
+  ), fresh as (
+    insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body,
+                         key, awaits, reports_to, heard)
+      select w.queue, w.id, w.number, w.number, w.priority, now, now, w.headers, w.body,
+             w.key, w.awaits, w.reports_to, case when w.awaits is not null then (
+               select count(*) from report r where r.queue = w.queue and r.parent = w.id
+             ) end
       from numbered w order by w.id
       on conflict (queue, id) do nothing
       returning id
   ), gone as (
-    delete from archive a using numbered w, created c
+    delete from archive a using numbered w, fresh c
     where c.id = w.id and a.queue = w.queue and a.id = w.id and a.incarnation = w.incarnation
+  ), counted as (
+    insert into created (queue, count) select restore.queue, count(*) from fresh having count(*) > 0
   )
-  select array_agg(c.id) into restored from created c;
+  select array_agg(c.id) into restored from fresh c;
   perform ring(restore.queue, cardinality(restored));
   return array(select i.id from unnest(ids) as i (id) where i.id <> all (coalesce(restored, '{}')));
 end $$;

@@ -3,16 +3,17 @@
 --           rejected if taken, and are. Then nothing was stored, and the transaction can go on.
 create or replace function send(
   queue text, ids text[], rules text[], delays double precision[], priorities smallint[],
-  headers bytea[], bodies bytea[], out sent text, out taken text[]
+  headers bytea[], bodies bytea[], keys text[] default null, awaits integer[] default null,
+  parents text[] default null, out sent text, out taken text[]
 )
 language plpgsql set search_path from current set lock_timeout = '3s' as $$
 #variable_conflict use_column
 begin
   if rules is null or not 'R' = any (rules) then
-    sent := deliver(send.queue, ids, rules, delays, priorities, send.headers, bodies);
+    sent := deliver(send.queue, ids, rules, delays, priorities, send.headers, bodies, keys, send.awaits, parents);
   else
     begin
-      sent := deliver(send.queue, ids, rules, delays, priorities, send.headers, bodies);
+      sent := deliver(send.queue, ids, rules, delays, priorities, send.headers, bodies, keys, send.awaits, parents);
       if sent like '%r%' then
         raise exception 'taken' using errcode = 'BEE01';
       end if;

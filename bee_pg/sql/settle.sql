@@ -1,8 +1,9 @@
 -- End leases. Each step is taken for all of them before the next one is, so a draft must not have the
 -- id of a message that is settled with it: who calls this sees to that.
 -- ways      a letter per receipt: D delete, A archive, R reschedule, F reschedule to the front
--- delays, added (six counters per receipt, one after the other), reasons, details   per receipt;
---           all null if every way is D: what is deleted need not be counted
+-- delays, added (six counters per receipt, one after the other), reasons, details, results, keeps   per
+--           receipt. If every way is D, added may be null, as what is deleted need not be counted: then
+--           nothing else is given but, if there is one, the one reason and detail of them all
 -- then_of   per draft to be sent: the number, from 1, of the receipt it belongs to
 -- returns   the numbers of the receipts that are lost
 create or replace function settle(
@@ -11,7 +12,9 @@ create or replace function settle(
   reasons text[] default null, details bytea[] default null,
   then_of bigint[] default null, then_ids text[] default null, then_rules text[] default null,
   then_delays double precision[] default null, then_priorities smallint[] default null,
-  then_headers bytea[] default null, then_bodies bytea[] default null
+  then_headers bytea[] default null, then_bodies bytea[] default null,
+  then_keys text[] default null, then_awaits integer[] default null, then_parents text[] default null,
+  results bytea[] default null, keeps double precision[] default null
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set jit = off as $$
@@ -22,20 +25,29 @@ declare
   places   tid[];
   ended    text[];
   returned text[] := '{}';
+  keys     text[];   -- of all of them
+  ends     ending[]; -- of those that report to somebody, or are to be kept
   rings    bigint := 0;
 begin
   -- 1. check
   select h.held, h.places into held, places from hold(settle.queue, ids, tokens) h;
 
   -- 2. count, 3. dispose
-  if reasons is null then
-    with gone as (delete from message m where m.ctid = any (places) returning m.id)
-    select array_agg(g.id) into ended from gone g;
+  if added is null then
+    with gone as (
+      delete from message m where m.ctid = any (places)
+      returning m.id, m.key, m.reports_to, m.reason, m.detail
+    )
+    select array_agg(g.id), array_agg(g.key) filter (where g.key is not null),
+           array_agg(row(g.id, g.reports_to, coalesce(reasons[1], g.reason),
+                         case when reasons[1] is null then g.detail else details[1] end, '', 0)::ending)
+             filter (where g.reports_to is not null)
+      into ended, keys, ends from gone g;
   else
     with s as materialized (
       select h.place, substr(ways, h.n::integer, 1) as way, delays[h.n] as delay,
              case substr(ways, h.n::integer, 1) when 'R' then nextval('number') end as number,
-             reasons[h.n] as why, details[h.n] as more,
+             reasons[h.n] as why, details[h.n] as more, results[h.n] as result, keeps[h.n] as keep,
              added[6 * h.n - 5] as deliveries, added[6 * h.n - 4] as errors,
              added[6 * h.n - 3] as timeouts, added[6 * h.n - 2] as stalls,
              added[6 * h.n - 1] as releases, added[6 * h.n] as unknowns
@@ -43,17 +55,20 @@ begin
     ), kept as (
       insert into archive (
         queue, id, incarnation, archived_at, sent_at, due, deliveries, errors, timeouts, stalls,
-        releases, unknowns, priority, holder, reason, detail, headers, body
+        releases, unknowns, priority, holder, reason, detail, headers, body,
+        key, awaits, reports_to, progress
       )
       select m.queue, m.id, m.incarnation, now, m.sent_at, m.due, m.deliveries + s.deliveries,
              m.errors + s.errors, m.timeouts + s.timeouts, m.stalls + s.stalls,
              m.releases + s.releases, m.unknowns + s.unknowns, m.priority, m.holder,
              coalesce(s.why, m.reason), case when s.why is null then m.detail else s.more end,
-             m.headers, m.body
+             m.headers, m.body, m.key, m.awaits, m.reports_to, m.progress
       from s join message m on m.ctid = s.place
       where s.way = 'A'
     ), gone as (
-      delete from message m using s where m.ctid = s.place and s.way in ('D', 'A') returning m.id
+      delete from message m using s where m.ctid = s.place and s.way in ('D', 'A')
+      returning m.id, m.key, m.reports_to, coalesce(s.why, m.reason) as reason,
+                case when s.why is null then m.detail else s.more end as detail, s.result, s.keep
     ), back as (
       update message m set
         deliveries = m.deliveries + s.deliveries, errors = m.errors + s.errors,
@@ -61,37 +76,64 @@ begin
         releases = m.releases + s.releases, unknowns = m.unknowns + s.unknowns,
         reason = coalesce(s.why, m.reason),
         detail = case when s.why is null then m.detail else s.more end,
-        token  = null, leased = false, leased_until = null,
+        token  = null, leased = false, leased_until = null, parked = false,
         due    = case s.way when 'R' then now + make_interval(secs => s.delay) else m.due end,
         number = coalesce(s.number, m.number)
       from s where m.ctid = s.place and s.way in ('R', 'F')
-      returning m.id
+      returning m.id, m.key
     )
-    select array(select g.id from gone g), array(select b.id from back b) into ended, returned;
+    select array(select g.id from gone g), array(select b.id from back b),
+           (select array_agg(k.key) from (select g.key from gone g union all select b.key from back b) k
+            where k.key is not null),
+           (select array_agg(row(g.id, g.reports_to, g.reason, g.detail, g.result, g.keep)::ending)
+            from gone g where g.reports_to is not null or g.keep > 0)
+      into ended, returned, keys, ends;
+  end if;
+  if exists (select from report r where r.queue = settle.queue) then
+    perform forget(settle.queue, ended);
   end if;
 
-  -- 4. succeed
+  -- 4. succeed; let go of keys, keep results, report
   if exists (select from successor s where s.queue = settle.queue) then
     rings := succeed(settle.queue, ended);
     perform merge(settle.queue, returned);
+  end if;
+  if keys is not null then
+    perform let_go(settle.queue, keys);
+    rings := rings + cardinality(keys);
+  end if;
+  if ends is not null then
+    if keeps is not null then
+      perform keep(settle.queue, ends);
+    end if;
+    rings := rings + tell(settle.queue, ends);
   end if;
 
   -- 5. send: what belongs to good receipts; a Reject counts as a Keep
   if then_ids is not null then
     select array_agg(d.id order by d.n), array_agg(replace(d.rule, 'R', 'K') order by d.n),
            array_agg(d.delay order by d.n), array_agg(d.priority order by d.n),
-           array_agg(d.headers order by d.n), array_agg(d.body order by d.n)
-      into then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies
-      from unnest(then_of, then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies)
-        with ordinality as d (receipt, id, rule, delay, priority, headers, body, n)
+           array_agg(d.headers order by d.n), array_agg(d.body order by d.n),
+           case when then_keys is not null then array_agg(d.key order by d.n) end,
+           case when then_awaits is not null then array_agg(d.awaits order by d.n) end,
+           case when then_parents is not null then array_agg(d.parent order by d.n) end
+      into then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies,
+           then_keys, then_awaits, then_parents
+      from unnest(then_of, then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies,
+                  then_keys, then_awaits, then_parents)
+        with ordinality as d (receipt, id, rule, delay, priority, headers, body, key, awaits, parent, n)
       where d.receipt = any (held);
     if then_ids is not null then
-      perform deliver(settle.queue, then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies);
+      perform deliver(settle.queue, then_ids, then_rules, then_delays, then_priorities, then_headers, then_bodies,
+                      then_keys, then_awaits, then_parents);
       rings := rings + cardinality(then_ids);
     end if;
   end if;
 
   -- 6. ring
   perform ring(settle.queue, rings + cardinality(returned));
+  if random() < 0.02 then
+    perform fold();
+  end if;
   return array(select n from generate_subscripts(ids, 1) n where n <> all (held));
 end $$;

@@ -1,5 +1,5 @@
--- The archive: what it keeps, and how a message gets in and out. It is put behind lib.lua, in front of
--- the scripts that have to do with it; it does nothing by itself.
+-- How messages end: the archive, what it keeps, and how a message gets in and out; and who is told. It
+-- is put behind lib.lua, in front of the scripts that have to do with it; it does nothing by itself.
 local KEPT_LEAST = 12 + META_LEAST + MSG_SIZE -- archived_at, length of meta, meta, msg
 
 -- The parts of an archived record: archived_at, meta, number (packed), msg.
@@ -35,15 +35,46 @@ local function keep(m)
   call('HINCRBY', HEAD, 'reason:' .. reason, 1)
 end
 
--- End a live message that stands nowhere: archive it or not, and let its successor follow.
-local function finish(m, archive)
+-- Tell a message how another has ended. The last report that it awaits makes it due.
+local function report(m, result)
+  local to = m.reports_to ~= '' and fetch(m.reports_to)
+  if not to or to.awaits == 0 or is_reported(to.id, m.id) then return 0 end
+  local note = m.note == NO_NOTE and pack_note('ruled', '') or m.note
+  call('ZADD', LISTS, 0, 'r' .. to.id .. '\0' .. m.id .. '\0' .. note .. result)
+  if to.token ~= 0 or to.due <= NOW
+    or call('ZLEXCOUNT', LISTS, within('r' .. to.id)) ~= to.awaits then return 0 end
+  displace(to)
+  to.due, to.number = NOW, next_numbers(1) + 1
+  enter(to)
+  return 1
+end
+
+-- End a live message that stands nowhere: archive it or not, let its successor follow and its key go,
+-- and report it. Says how many may have become ready.
+local function finish(m, archive, result)
   call('HDEL', MSG, m.id)
   call('HDEL', META, m.id)
-  if archive then keep(m) end
-  local rule, blob = take_next(m.id)
-  if not rule then return 0 end
-  create(m.id, blob)
-  return 1
+  if archive then
+    keep(m)
+  elseif m.awaits > 0 then
+    forget_unread(m.id)
+  end
+  return succeed(m.id) + let_go(m.key, m.id) + report(m, result)
+end
+
+-- Remember for a while how a message ended, and forget some of what is remembered for too long.
+local function remember(m, result, duration)
+  local note = m.note == NO_NOTE and pack_note('ruled', '') or m.note
+  local over = call('ZRANGEBYLEX', LISTS, '[x', '(x' .. struct.pack('>d', NOW), 'LIMIT', 0, 100)
+  for _, entry in ipairs(over) do
+    local id = string.sub(entry, 10)
+    local result_of_it = call('HGET', RESULTS, id)
+    if result_of_it and struct.unpack('>d', result_of_it) <= NOW then call('HDEL', RESULTS, id) end
+    call('ZREM', LISTS, entry)
+  end
+  local until_then = struct.pack('>d', NOW + duration)
+  call('HSET', RESULTS, m.id, until_then .. note .. result)
+  call('ZADD', LISTS, 0, 'x' .. until_then .. m.id)
 end
 
 local function describe_kept(record)

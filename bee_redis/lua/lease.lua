@@ -1,15 +1,19 @@
 #!lua flags=allow-oom
 -- Take ready messages, in order, and hide them.
 -- KEYS  see lib.lua
--- ARGV  limit, duration, holder
+-- ARGV  limit, duration, holder, how many may hold a key ('' any number), and two rates, of the queue and
+--       of each key, as times and per ('' if there is none)
 -- Returns microseconds until something else may become ready ('' if nothing will by itself, '0' if
--- more is ready now), then per lease: id, token and counters (packed), msg.
+-- more is ready now), the time, then per lease: id, token and counters (packed), msg.
 local limit, duration, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local per_key, times, per = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local key_times, key_per = tonumber(ARGV[7]), tonumber(ARGV[8])
 local head = call('HMGET', HEAD, 'paused', 'token')
-if head[1] then return {''} end
+if head[1] then return {'', text(NOW)} end
 local successors = call('HLEN', NEXT) > 0
 guard('LLEN', BELL)
 guard('HLEN', MSG, META)
+local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
 local DELIVERED = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
@@ -17,82 +21,129 @@ local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
 local SWEPT_LEASE = 30000000
 local fresh_tail = pack_tail(holder, NO_NOTE)
 promote(math.max(limit, 100))
+if keyed then wake() end
 
 -- A message whose msg was deleted by hand: nothing is left to run, but a successor may follow.
-local function bury(id)
+local function bury(id, key)
   call('HDEL', MSG, id)
   call('HDEL', META, id)
-  local rule, blob = take_next(id)
-  if rule then create(id, blob) end
+  succeed(id)
+  let_go(key, id)
 end
 
-local reply, taken, looks = {''}, 0, 2 * limit + 100 -- stale places may cost this much, and no more
-while taken < limit and looks > 0 do
-  local members = call('ZRANGE', READY, 0, limit - taken - 1)
+-- Whether a message has to wait for its key. What is found out about a key that is full holds to the end.
+local full = {}
+local function is_passed_over(key, id)
+  keyed = true
+  if not full[key] then
+    local room, again = room_for(key, key_times, key_per)
+    if room < 1 then
+      full[key] = 'rate'
+      call('ZADD', LISTS, 0, 'w' .. struct.pack('>d', again) .. key)
+    elseif per_key and count_holders(key, per_key) >= per_key then
+      full[key] = 'held'
+    end
+  end
+  return full[key] == 'rate' or full[key] == 'held' and not call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
+end
+
+local reply, taken, most = {'', text(NOW)}, 0, math.min(limit, (room_for('', times, per)))
+local looks, passes = 2 * limit + 100, 10000 -- so much may stale places cost, and those that are passed over
+local page = most
+while taken < most and looks > 0 and passes > 0 do
+  local members = call('ZRANGE', READY, 0, page - 1)
   if #members == 0 then break end
-  looks = looks - #members
-  local ids = {}
-  for i = 1, #members do ids[i] = string.sub(members[i], 17) end
-  local messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids))
-  local records, leases, gone, seen, merging = {}, {}, {}, 0, nil
-  for i = 1, #ids do
-    local id, message, meta = ids[i], messages[i], metas[i]
+  local ids, keys, at, over, chosen, seen = {}, {}, {}, {}, {}, 0
+  for i = 1, #members do
+    local id, key = split(string.sub(members[i], 17))
+    if key ~= '' and chosen[key] then break end -- it has to be seen what becomes of the one before
+    if key ~= '' and is_passed_over(key, id) then
+      over[#over + 1] = i
+    elseif #ids == most - taken then
+      break
+    else
+      ids[#ids + 1], keys[#keys + 1], at[#at + 1] = id, key, i
+      chosen[key] = true
+    end
     seen = i
+  end
+  looks, passes = looks - #ids, passes - #over
+  page = #over > 0 and 1000 or most - taken
+  local messages, metas = {}, {}
+  if #ids > 0 then messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids)) end
+  local records, leases, gone, held, merging = {}, {}, {}, {}, nil
+  for i = 1, #ids do
+    local id, message, meta, spot = ids[i], messages[i], metas[i], string.sub(members[at[i]], 1, 16)
     if meta and #meta < META_LEAST then meta = nil end
     if not message or #message < MSG_SIZE then
-      gone[#gone + 1] = id
-    elseif string.sub(members[i], 1, 16) == (meta and string.sub(meta, 9, 24)
+      gone[#gone + 1] = i
+    elseif spot == (meta and string.sub(meta, 9, 24)
       or string.sub(message, 17, 24) .. string.sub(message, 1, 8)) then -- else the place is stale
       local tail, counters = fresh_tail, DELIVERED
       if meta then
-        local held, size = struct.unpack('>I8', meta), struct.unpack('>I2', meta, META_SIZE + 1)
-        if held ~= 0 and successors and call('HEXISTS', NEXT, id) == 1 then
-          merging = id
+        local token_before, size = struct.unpack('>I8', meta), struct.unpack('>I2', meta, META_SIZE + 1)
+        if token_before ~= 0 and successors and call('HEXISTS', NEXT, id) == 1 then
+          merging, seen = id, at[i]
           break
         end
         tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
-        counters = add(string.sub(meta, COUNTERS_AT, META_SIZE), held ~= 0 and TAKEN_OVER or DELIVERED)
+        counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
       end
       token = token + 1
       taken = taken + 1
       records[#records + 1] = id
-      records[#records + 1] = struct.pack('>I8', token) .. string.sub(members[i], 1, 16)
-        .. string.sub(meta or message, PRIORITY_AT, PRIORITY_AT) .. counters .. tail
+      records[#records + 1] = struct.pack('>I8', token) .. spot
+        .. string.sub(meta or message, PRIORITY_AT, PRIORITY_AT) .. counters
+        .. (string.sub(message, EXTRAS_AT, MSG_SIZE) == '\0\0' and '\0' or '\1') .. tail
       leases[#leases + 1] = NOW + duration
       leases[#leases + 1] = id
       reply[#reply + 1] = id
       reply[#reply + 1] = struct.pack('>I8', token) .. counters
       reply[#reply + 1] = message
+      if times then note_delivery('', token) end
+      if keys[i] ~= '' then
+        held[#held + 1] = keys[i]
+        call('ZADD', LISTS, 0, 'h' .. keys[i] .. '\0' .. id)
+        if key_times then note_delivery(keys[i], token) end
+      end
     end
   end
+  park(members, over, seen)
   call('ZREMRANGEBYRANK', READY, 0, seen - 1)
   if #records > 0 then
     call('HSET', META, unpack(records))
     call('ZADD', LEASED, unpack(leases))
   end
-  for _, id in ipairs(gone) do bury(id) end
+  for _, i in ipairs(gone) do bury(ids[i], keys[i]) end
   if merging then -- taken over, with a successor: merged, it may be due later or stand elsewhere
     local m = fetch(merging)
+    full[m.key] = nil
     m.counters = add(m.counters, STALLED)
     give_back(m, m.due, m.number)
   end
+  for _, key in ipairs(held) do -- there may be room for another
+    if not is_passed_over(key, '') then unpark(key) end
+  end
 end
 if taken > 0 then call('HSET', HEAD, 'token', text(token)) end
+count_created()
 
 -- More messages than places: somebody deleted a place by hand. Nothing is lost by that, but it has to
 -- be looked for, a page at a time, when there is nothing better to do.
 local sweeping = false
-if call('ZCARD', READY) == 0 and call('HLEN', MSG) > call('ZCARD', DELAYED) + call('ZCARD', LEASED) then
+if call('ZCARD', READY) == 0
+  and call('HLEN', MSG) > call('ZCARD', DELAYED) + call('ZCARD', LEASED) + call('ZLEXCOUNT', LISTS, '[p', '(q') then
   local page = call('HSCAN', MSG, call('HGET', HEAD, 'cursor') or '0', 'COUNT', 250)
   for i = 1, #page[2], 2 do
     local m = fetch(page[2][i])
     if not m then
-      bury(page[2][i])
+      bury(page[2][i], '')
     elseif not call('ZSCORE', LEASED, m.id)
-      and not call('ZSCORE', DELAYED, delayed_place(m.priority, m.number, m.id))
-      and not call('ZSCORE', READY, place(m.due, m.number, m.id)) then
+      and not call('ZSCORE', DELAYED, delayed_place(m.priority, m.number, m.name))
+      and not call('ZSCORE', READY, place(m.due, m.number, m.name))
+      and not call('ZSCORE', LISTS, parked_place(m.key, m.priority, m.due, m.number, m.id)) then
       if m.token == 0 then
-        stand(m.id, m.due, m.number, m.priority)
+        stand(m.name, m.due, m.number, m.priority)
       else -- its holder may be at work, and extend it: it gets a moment for that
         call('ZADD', LEASED, NOW + SWEPT_LEASE, m.id)
       end
@@ -102,12 +153,14 @@ if call('ZCARD', READY) == 0 and call('HLEN', MSG) > call('ZCARD', DELAYED) + ca
   sweeping = page[1] ~= '0'
 end
 
-if call('ZCARD', READY) > 0 then
+local left, quiet_until = room_for('', times, per)
+local waiting = call('ZCARD', READY) > 0
+if waiting and left > 0 then
   reply[1] = '0'
   ring(1) -- pass the wake-up on
 else
   call('DEL', BELL)
-  local first = sweeping and NOW + 10000 or nil
+  local first = sweeping and NOW + 10000 or waiting and quiet_until or keyed and wake() or nil
   for _, key in ipairs({DELAYED, LEASED}) do
     local entry = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if #entry > 0 then first = math.min(first or math.huge, tonumber(entry[2])) end

@@ -2,43 +2,56 @@
 -- verbs are made of. It is put in front of each script; it does nothing by itself. What has to do
 -- with the archive is in archive.lua.
 --
--- KEYS  1 ready    zset  -priority -> due, number, id   (in order of delivery, byte by byte)
---       2 delayed  zset  due -> 128 - priority, number, id (not due when last looked at)
+-- KEYS  1 ready    zset  -priority -> due, number, name (in order of delivery, byte by byte)
+--       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
 --       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
---       4 msg      hash  id -> number, sent_at, due, priority, headers, body
---       5 meta     hash  id -> token, due, number, priority, counters, holder, note
+--       4 msg      hash  id -> number, sent_at, due, priority, extras, headers, body
+--       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, progress
 --                        (only once it has been leased; then it outranks what msg says)
 --       6 next     hash  id -> rule, msg                 (the blocked successor)
 --       7 archive  zset  archived_at -> number, id
 --       8 kept     hash  id -> archived_at, meta, msg    (the one archived last; older ones of the
 --                        same id under id NUL number)
 --       9 older    zset  0 -> id NUL archived_at, number (the older ones, in order)
---      10 head     hash  token, number, paused, listed, cursor, reason:... (how many are archived)
---      11 bell     list  a wake-up each
+--      10 head     hash  token, number, created, paused, listed, cursor, reason:... (how many are archived)
+--      11 lists    zset  0 -> a letter and what it lists, each list in order, byte by byte:
+--                        d key NUL time, token           (a delivery of a key with a rate; no key: of the queue)
+--                        h key NUL id                    (who holds a key)
+--                        p key NUL 128 - priority, due, number, id (parked: passed over for its key)
+--                        r parent NUL id NUL note, result (what was reported to a message)
+--                        w time, key                     (when to look at a key again)
+--                        x time, id                      (when to forget a result)
+--      12 results  hash  id -> until, note, result
+--      13 bell     list  a wake-up each
 --
 -- Times are microseconds of the server's clock. A live message has a field in msg and stands in
--- exactly one of ready, delayed, leased; one whose lease ran out keeps its token while it stands
--- in ready, until somebody takes it over. Where it stands follows from its records, so a place
--- that does not is stale, and one that was deleted by hand can be found again.
+-- exactly one of ready, delayed, leased, or is parked; one whose lease ran out keeps its token while it
+-- stands in ready, until somebody takes it over. Where it stands follows from its records, so a place
+-- that does not is stale, and one that was deleted by hand can be found again. The name in a place is
+-- the id, and behind a NUL the key if there is one. Extras are key, awaits and reports_to; few have any.
 --
 -- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
 -- So what will be written to is looked at before (`guard`), and a record that is missing or too
 -- short to be one of bee's counts as none.
 
 local READY, DELAYED, LEASED, MSG, META, NEXT = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local ARCHIVE, KEPT, OLDER, HEAD, BELL = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local ARCHIVE, KEPT, OLDER, HEAD, LISTS = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local RESULTS, BELL = KEYS[12], KEYS[13]
 local call = redis.call
 
 local clock = call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
 
-local MSG_HEAD = '>I8ddbI4'       -- number, sent_at, due, priority, length of headers
-local MSG_SIZE = 29
-local META_HEAD = '>I8dI8b'      -- token, due, number, priority
-local META_SIZE = 49              -- with the counters that follow
+local MSG_HEAD = '>I8ddbI4I2'     -- number, sent_at, due, priority, lengths of headers and extras
+local MSG_SIZE = 31
+local EXTRAS_AT = 30              -- their length, in msg
+local EXTRAS_HEAD = '>I4I2'       -- awaits, length of key; then key and reports_to
+local META_HEAD = '>I8dI8b'       -- token, due, number, priority
+local META_SIZE = 50              -- with the counters, and whether there are extras
 local META_LEAST = META_SIZE + 7  -- with no holder and no note
 local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
 local COUNTERS_AT = 26
+local COUNTERS_END = 49
 local PRIORITY_AT = 25            -- in msg and in meta
 local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
 local NO_NOTE = struct.pack('>I1I4', 0, 0)
@@ -53,26 +66,53 @@ local function guard(size, ...)
 end
 
 local function guard_all()
-  guard('ZCARD', READY, DELAYED, LEASED, ARCHIVE, OLDER)
-  guard('HLEN', MSG, META, NEXT, KEPT, HEAD)
+  guard('ZCARD', READY, DELAYED, LEASED, ARCHIVE, OLDER, LISTS)
+  guard('HLEN', MSG, META, NEXT, KEPT, HEAD, RESULTS)
   guard('LLEN', BELL)
 end
 
-local function place(due, number, id) return struct.pack('>dI8', due, number) .. id end
-local function delayed_place(priority, number, id) return struct.pack('>I1I8', 128 - priority, number) .. id end
+local function place(due, number, name) return struct.pack('>dI8', due, number) .. name end
+local function delayed_place(priority, number, name) return struct.pack('>I1I8', 128 - priority, number) .. name end
+local function parked_place(key, priority, due, number, id)
+  return 'p' .. key .. '\0' .. struct.pack('>I1dI8', 128 - priority, due, number) .. id
+end
+
+-- The ends of that part of a list which begins so.
+local function within(prefix) return '[' .. prefix .. '\0', '(' .. prefix .. '\1' end
+
+local function pack_extras(awaits, key, reports_to)
+  if awaits == 0 and key == '' and reports_to == '' then return '' end
+  return struct.pack(EXTRAS_HEAD, awaits, #key) .. key .. reports_to
+end
 
 local function pack_msg(m)
-  return struct.pack(MSG_HEAD, m.number, m.sent_at, m.due, m.priority, #m.headers) .. m.headers .. m.body
+  local extras = pack_extras(m.awaits, m.key, m.reports_to)
+  return struct.pack(MSG_HEAD, m.number, m.sent_at, m.due, m.priority, #m.headers, #extras)
+    .. extras .. m.headers .. m.body
 end
 
 local function unpack_msg(blob)
-  local number, sent_at, due, priority, size = struct.unpack(MSG_HEAD, blob)
-  local split = MSG_SIZE + size
-  return {number = number, sent_at = sent_at, due = due, priority = priority,
-          headers = string.sub(blob, MSG_SIZE + 1, split), body = string.sub(blob, split + 1)}
+  local number, sent_at, due, priority, size, extra = struct.unpack(MSG_HEAD, blob)
+  local split = MSG_SIZE + extra + size
+  local m = {number = number, sent_at = sent_at, due = due, priority = priority, extra = extra,
+             awaits = 0, key = '', reports_to = '',
+             headers = string.sub(blob, MSG_SIZE + extra + 1, split), body = string.sub(blob, split + 1)}
+  if extra > 0 then
+    local awaits, length = struct.unpack(EXTRAS_HEAD, blob, MSG_SIZE + 1)
+    m.awaits, m.key = awaits, string.sub(blob, MSG_SIZE + 7, MSG_SIZE + 6 + length)
+    m.reports_to = string.sub(blob, MSG_SIZE + 7 + length, MSG_SIZE + extra)
+  end
+  return m
 end
 
--- The rest of a meta record: holder, and the note as reason and detail.
+-- What stands for a message in its place.
+local function name_of(id, key) return key == '' and id or id .. '\0' .. key end
+local function id_of(name)
+  local at = string.find(name, '\0', 1, true)
+  return at and string.sub(name, 1, at - 1) or name
+end
+
+-- The rest of a meta record: holder, and the note as reason and detail, with the progress behind it.
 local function pack_tail(holder, note) return struct.pack('>I2', #holder) .. holder .. note end
 
 local function pack_note(reason, detail)
@@ -88,7 +128,7 @@ end
 
 local function pack_meta(m)
   return struct.pack(META_HEAD, m.token, m.due, m.number, m.priority) .. m.counters
-    .. pack_tail(m.holder, m.note)
+    .. (m.extra > 0 and '\1' or '\0') .. pack_tail(m.holder, m.note .. m.progress)
 end
 
 -- A message as a table, from its two records; false if it is not live. `born` is its incarnation.
@@ -97,33 +137,56 @@ local function fetch(id)
   if not blob or #blob < MSG_SIZE then return false end
   local m = unpack_msg(blob)
   m.id, m.born, m.blob = id, m.number, blob
-  m.token, m.counters, m.holder, m.note = 0, ZERO, '', NO_NOTE
+  m.token, m.counters, m.holder, m.note, m.progress = 0, ZERO, '', NO_NOTE, ''
   local meta = call('HGET', META, id)
   if meta and #meta >= META_LEAST then
     m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
-    m.counters = string.sub(meta, COUNTERS_AT, META_SIZE)
+    m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
     local size = struct.unpack('>I2', meta, META_SIZE + 1)
-    m.holder = string.sub(meta, META_SIZE + 3, META_SIZE + 2 + size)
-    m.note = string.sub(meta, META_SIZE + 3 + size)
+    local at = META_SIZE + 3 + size
+    m.holder = string.sub(meta, META_SIZE + 3, at - 1)
+    local reason = struct.unpack('>I1', meta, at)
+    local last = at + 4 + reason + struct.unpack('>I4', meta, at + 1 + reason)
+    m.note, m.progress = string.sub(meta, at, last), string.sub(meta, last + 1)
   end
+  m.name = name_of(id, m.key)
   return m
 end
 
--- Take a message out of whichever of the three it stands in.
+-- Take a message out of wherever it stands.
 local function displace(m)
   if call('ZREM', LEASED, m.id) == 0
-    and call('ZREM', DELAYED, delayed_place(m.priority, m.number, m.id)) == 0 then
-    call('ZREM', READY, place(m.due, m.number, m.id))
+    and call('ZREM', DELAYED, delayed_place(m.priority, m.number, m.name)) == 0
+    and call('ZREM', READY, place(m.due, m.number, m.name)) == 0 and m.key ~= '' then
+    call('ZREM', LISTS, parked_place(m.key, m.priority, m.due, m.number, m.id))
   end
 end
 
 -- Put a message that is not held where its due time says.
-local function stand(id, due, number, priority)
+local function stand(name, due, number, priority)
   if due <= NOW then
-    call('ZADD', READY, -priority, place(due, number, id))
+    call('ZADD', READY, -priority, place(due, number, name))
   else
-    call('ZADD', DELAYED, due, delayed_place(priority, number, id))
+    call('ZADD', DELAYED, due, delayed_place(priority, number, name))
   end
+end
+
+-- Put the first of those that are parked for a key back into the line, if there is any.
+local function unpark(key)
+  local first, last = within('p' .. key)
+  local found = call('ZRANGEBYLEX', LISTS, first, last, 'LIMIT', 0, 1)[1]
+  if not found then return 0 end
+  local level, due, number, at = struct.unpack('>I1dI8', found, #key + 3)
+  call('ZREM', LISTS, found)
+  call('ZADD', READY, level - 128, place(due, number, name_of(string.sub(found, at), key)))
+  return 1
+end
+
+-- A message leaves its key, or its place in it: the next one is looked at.
+local function let_go(key, id)
+  if key == '' then return 0 end
+  call('ZREM', LISTS, 'h' .. key .. '\0' .. id)
+  return unpark(key)
 end
 
 -- Write a message that waits from its due time on, and put it there.
@@ -136,16 +199,26 @@ local function enter(m)
     m.number = number
   end
   call('HSET', META, m.id, pack_meta(m))
-  stand(m.id, m.due, m.number, m.priority)
+  stand(m.name, m.due, m.number, m.priority)
 end
 
 -- A fresh message, from a packed msg. A meta that outlived its message (deleted by hand) must go:
 -- its token would let a former holder settle this one.
+local created = 0
 local function create(id, blob)
-  local number, _, due, priority = struct.unpack(MSG_HEAD, blob)
+  local m = unpack_msg(blob)
   call('HDEL', META, id)
   call('HSET', MSG, id, blob)
-  stand(id, due, number, priority)
+  stand(name_of(id, m.key), m.due, m.number, m.priority)
+  created = created + 1
+end
+
+-- What was reported to a message is of no use any more; or only if no message is left that can read it.
+local function forget_reports(id) call('ZREMRANGEBYLEX', LISTS, within('r' .. id)) end
+local function forget_unread(id)
+  if call('HEXISTS', KEPT, id) == 1 then return end
+  local m = fetch(id)
+  if not m or m.awaits == 0 then forget_reports(id) end
 end
 
 -- A rule is four characters: payload, run_at, policy, reset (each 0 or 1, run_at one of a n l e).
@@ -161,7 +234,10 @@ local function merge(m, rule, blob)
   local new = unpack_msg(blob)
   m.changed = true
   if wants(rule, 1) then m.body = new.body end
-  if wants(rule, 3) then m.headers, m.priority = new.headers, new.priority end
+  if wants(rule, 3) then
+    m.headers, m.priority, m.key = new.headers, new.priority, new.key
+    m.extra, m.name = #pack_extras(m.awaits, m.key, m.reports_to), name_of(m.id, m.key)
+  end
   if wants(rule, 4) then m.counters = ZERO end
   if moves(rule, m.due, new.due) then m.due, m.number = new.due, new.number end
   enter(m)
@@ -171,7 +247,7 @@ end
 local function join(old, rule, blob)
   local first, m, new = string.sub(old, 1, 4), unpack_msg(string.sub(old, 5)), unpack_msg(blob)
   if wants(rule, 1) then m.body = new.body end
-  if wants(rule, 3) then m.headers, m.priority = new.headers, new.priority end
+  if wants(rule, 3) then m.headers, m.priority, m.key = new.headers, new.priority, new.key end
   local moved = moves(rule, m.due, new.due)
   if moved then m.due, m.number = new.due, new.number end
   local function either(index) return (wants(first, index) or wants(rule, index)) and '1' or '0' end
@@ -195,9 +271,25 @@ end
 
 -- A message that was leased waits again at that place; its successor is merged into it.
 local function give_back(m, due, number)
+  local key = m.key
   m.due, m.number = due, number
   local rule, blob = take_next(m.id)
   if rule then merge(m, rule, blob) else enter(m) end
+  let_go(key, m.id)
+end
+
+-- The successor of a message that has ended becomes a fresh one, if there is any.
+local function succeed(id)
+  local rule, blob = take_next(id)
+  if not rule then return 0 end
+  if unpack_msg(blob).awaits > 0 then forget_reports(id) end
+  create(id, blob)
+  return 1
+end
+
+-- At the end of a script that may have created messages.
+local function count_created()
+  if created > 0 then call('HINCRBY', HEAD, 'created', created) end
 end
 
 -- Numbers, like tokens, follow the clock, so that they go on growing also after a drop.
@@ -207,28 +299,42 @@ local function next_numbers(count)
   return last
 end
 
--- Drafts are six arguments each: id, rule (K, R, or four characters), delay, priority, headers, body.
-local DRAFT = 6
+-- Drafts are seven arguments each: id, rule (K, R, or four characters), delay, priority, extras
+-- (packed), headers, body.
+local DRAFT = 7
 
 local function pack_draft(first, number)
-  local headers = ARGV[first + 4]
-  return struct.pack(MSG_HEAD, number, NOW, NOW + ARGV[first + 2], ARGV[first + 3], #headers)
-    .. headers .. ARGV[first + 5]
+  local extras, headers = ARGV[first + 4], ARGV[first + 5]
+  return struct.pack(MSG_HEAD, number, NOW, NOW + ARGV[first + 2], ARGV[first + 3], #headers, #extras)
+    .. extras .. headers .. ARGV[first + 6]
+end
+
+-- Whether the end of a message has been reported to another, which is live.
+local function is_reported(to, id)
+  return to ~= '' and call('HEXISTS', MSG, to) == 1
+    and call('ZLEXCOUNT', LISTS, within('r' .. to .. '\0' .. id)) > 0
 end
 
 -- Send one draft whose id may be live. Answers c(reated), k(ept), u(pdated) or b(locked).
 local function send(first, number)
   local id, rule = ARGV[first], ARGV[first + 1]
   local m = fetch(id)
+  local blob = pack_draft(first, number)
   if not m then
-    create(id, pack_draft(first, number))
+    if ARGV[first + 4] ~= '' then
+      local new = unpack_msg(blob)
+      if is_reported(new.reports_to, id) then return 'k' end
+      if new.awaits > 0 then forget_reports(id) end
+    end
+    create(id, blob)
     return 'c'
   end
   if #rule == 1 then return 'k' end
-  local blob = pack_draft(first, number)
   if m.token == 0 then
+    local key = m.key
     displace(m)
     merge(m, rule, blob)
+    let_go(key, id)
     return 'u'
   end
   local successor = call('HGET', NEXT, id)
@@ -258,13 +364,15 @@ local function promote(most)
       local _, at, number, priority
       if metas[i] and #metas[i] >= META_LEAST then
         _, at, number, priority = struct.unpack(META_HEAD, metas[i])
-      else -- deleted by hand: the message is there all the same
-        local m = fetch(over[i])
-        if m then at, number, priority = m.due, m.number, m.priority end
+      end
+      local name = over[i]
+      if not at or string.byte(metas[i], META_SIZE) > 0 then -- has a key, perhaps; or its meta was
+        local m = fetch(name)                                -- deleted by hand
+        if m then at, number, priority, name = m.due, m.number, m.priority, m.name end
       end
       if at then
         entries[#entries + 1] = -priority
-        entries[#entries + 1] = place(at, number, over[i])
+        entries[#entries + 1] = place(at, number, name)
       end
     end
     if #entries > 0 then call('ZADD', READY, unpack(entries)) end

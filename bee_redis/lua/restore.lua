@@ -18,5 +18,6 @@ for i = 1, #ARGV do
     create(id, pack_msg(m))
   end
 end
+count_created()
 ring(#ARGV - #missing)
 return missing

@@ -1,32 +1,33 @@
 #!lua
 -- Store drafts, all or none; say for each what was done.
 -- KEYS  see lib.lua
--- ARGV  per draft: id, rule (K, R, or four characters), delay, priority, headers, body
+-- ARGV  per draft: id, rule (K, R, or four characters), delay, priority, extras, headers, body
 -- Returns a letter per draft: c(reated), k(ept), u(pdated), b(locked); or, if an R met a live id,
 -- the list of such ids, and nothing is stored. In front of the letters stands '!' if nobody has said
 -- yet (list.lua) that the queue's name is in the registry.
 -- Refused as a whole when the server is out of memory: it is the only script without allow-oom.
-local live, taken, unusual = {}, {}, false
+local usual, taken, all_usual = {}, {}, true
 for i = 1, #ARGV, DRAFT do
-  live[i] = call('HEXISTS', MSG, ARGV[i]) == 1
-  if live[i] and ARGV[i + 1] == 'R' then taken[#taken + 1] = ARGV[i] end
-  unusual = unusual or live[i] or ARGV[i + 2] ~= '0'
+  local live = call('HEXISTS', MSG, ARGV[i]) == 1
+  if live and ARGV[i + 1] == 'R' then taken[#taken + 1] = ARGV[i] end
+  usual[i] = not live and ARGV[i + 2] == '0' and ARGV[i + 4] == ''
+  all_usual = all_usual and usual[i]
 end
 if #taken > 0 then return taken end
-local listed = call('HEXISTS', HEAD, 'listed') == 1
+local head = call('HMGET', HEAD, 'listed', 'number', 'created')
 guard('ZCARD', READY)
 guard('HLEN', META)
 guard('LLEN', BELL)
-if unusual then
-  guard('ZCARD', DELAYED, LEASED)
+if not all_usual then
+  guard('ZCARD', DELAYED, LEASED, LISTS)
   guard('HLEN', NEXT)
 end
 
-local number = next_numbers(#ARGV / DRAFT)
-local answers, ids, messages, ready = {listed and '' or '!'}, {}, {}, {}
+local number = math.max(tonumber(head[2] or '0') or 0, NOW)
+local answers, ids, messages, ready = {head[1] and '' or '!'}, {}, {}, {}
 for i = 1, #ARGV, DRAFT do
   number = number + 1
-  if live[i] or ARGV[i + 2] ~= '0' then
+  if not usual[i] then
     answers[#answers + 1] = send(i, number)
   else -- the usual case: new, and due at once
     ids[#ids + 1] = ARGV[i]
@@ -42,5 +43,7 @@ if #ready > 0 then
   call('HSET', MSG, unpack(messages))
   call('ZADD', READY, unpack(ready))
 end
+created = (tonumber(head[3] or '0') or 0) + created + #ids
+call('HSET', HEAD, 'number', text(number), 'created', text(created))
 ring(#answers - 1)
 return table.concat(answers)

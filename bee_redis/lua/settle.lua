@@ -3,7 +3,7 @@
 -- KEYS  see lib.lua
 -- ARGV  the number of plain ones, then for each: id, token (delete it, nothing else to do);
 --       then per settlement: id, token, what (D, A, R, F), delay, counters (packed), reason,
---       detail, number of drafts, and its drafts as in send.lua
+--       detail, result, for how long to keep it (0: not), number of drafts, and its drafts as in send.lua
 -- Returns the positions (from 0) of the lost receipts. What they name is not touched at all, and
 -- their drafts are not sent.
 local lost, rings = {}, 0
@@ -11,8 +11,8 @@ local plain = tonumber(ARGV[1])
 if 1 + 2 * plain < #ARGV then
   guard_all()
 else
-  guard('ZCARD', LEASED, READY, DELAYED)
-  guard('HLEN', MSG)
+  guard('ZCARD', LEASED, READY, DELAYED, LISTS)
+  guard('HLEN', MSG, HEAD)
   guard('LLEN', BELL)
 end
 
@@ -29,10 +29,17 @@ if plain > 0 then
       lost[#lost + 1] = i - 1
     else
       seen[id] = true
-      if successors and call('HEXISTS', NEXT, id) == 1 then
-        local m = fetch(id) or {id = id, priority = 0, number = 0, due = 0} -- deleted by hand
-        displace(m)
-        rings = rings + finish(m, false)
+      local has_extras = string.byte(metas[i], META_SIZE) > 0
+      if has_extras or successors and call('HEXISTS', NEXT, id) == 1 then
+        local m = fetch(id) -- if not, it was deleted by hand
+        if m then
+          displace(m)
+          rings = rings + finish(m, false, '')
+        else
+          call('ZREM', LEASED, id)
+          call('HDEL', META, id)
+          rings = rings + succeed(id)
+        end
       else
         held[#held + 1] = id
       end
@@ -52,7 +59,7 @@ end
 
 local at, position = 2 + 2 * plain, plain
 while at <= #ARGV do
-  local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 7])
+  local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 9])
   local m = fetch(id)
   if not m or m.token == 0 or text(m.token) ~= ARGV[at + 1] then -- 1. check
     lost[#lost + 1] = position
@@ -61,7 +68,8 @@ while at <= #ARGV do
     if ARGV[at + 5] ~= '' then m.note = pack_note(ARGV[at + 5], ARGV[at + 6]) end
     displace(m)
     if what == 'D' or what == 'A' then -- 3. dispose, 4. succeed
-      rings = rings + finish(m, what == 'A')
+      rings = rings + finish(m, what == 'A', ARGV[at + 7])
+      if ARGV[at + 8] ~= '0' then remember(m, ARGV[at + 7], ARGV[at + 8]) end
     elseif what == 'F' then
       give_back(m, m.due, m.number)
       rings = rings + 1
@@ -70,11 +78,12 @@ while at <= #ARGV do
       rings = rings + 1
     end
     local number = next_numbers(drafts)
-    for i = 1, drafts do send(at + 8 + (i - 1) * DRAFT, number + i) end -- 5. send
+    for i = 1, drafts do send(at + 10 + (i - 1) * DRAFT, number + i) end -- 5. send
     rings = rings + drafts
   end
-  at = at + 8 + drafts * DRAFT
+  at = at + 10 + drafts * DRAFT
   position = position + 1
 end
+count_created()
 ring(rings) -- 6. ring
 return lost

@@ -3,8 +3,9 @@
 -- KEYS  see lib.lua
 -- ARGV  none
 -- Returns ready, delayed, leased, blocked, paused (0, 1), the time for which the message longest due
--- has waited ('' if none is ready), then reason, count, ... of the archive.
--- Cost: constant, but for one look per priority in use.
+-- has waited ('' if none is ready), how many were ever created, then reason, count, ... of the archive.
+-- Cost: constant, but for one look per priority in use, and per key that messages wait for (no more
+-- than a thousand of them: beyond that the time is approximate).
 local later = '(' .. text(NOW)
 local delayed, leased = call('ZCOUNT', DELAYED, later, '+inf'), call('ZCOUNT', LEASED, later, '+inf')
 local ready = math.max(call('HLEN', MSG) - delayed - leased, 0)
@@ -17,6 +18,14 @@ while true do -- the first of each priority
   older((struct.unpack('>d', first[1])))
   score = '(' .. first[2]
 end
+local after, found = '[p', nil
+for _ = 1, 1000 do -- the first of each key
+  found = call('ZRANGEBYLEX', LISTS, after, '(q', 'LIMIT', 0, 1)[1]
+  if not found then break end
+  local at = string.find(found, '\0', 1, true)
+  older((struct.unpack('>d', found, at + 2)))
+  after = '[' .. string.sub(found, 1, at - 1) .. '\1'
+end
 local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 1)
 if #due > 0 then older(tonumber(due[2])) end
 for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100)) do
@@ -25,7 +34,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100))
 end
 
 local reply = {ready, delayed, leased, call('HLEN', NEXT), call('HEXISTS', HEAD, 'paused'),
-               oldest and text(NOW - oldest) or ''}
+               oldest and text(NOW - oldest) or '', call('HGET', HEAD, 'created') or '0'}
 local head = call('HGETALL', HEAD)
 for i = 1, #head, 2 do
   if string.sub(head[i], 1, 7) == 'reason:' and tonumber(head[i + 1]) > 0 then

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos import kills, restarts, stores
+from tests.chaos import kills, restarts, schedules, stores
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
@@ -34,3 +34,12 @@ def test_connections_cut_under_load_lose_nothing(store: str) -> None:
 
     assert [] == report.faults
     assert len(report.audit.sent) > 100
+
+
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_a_day_of_schedules_ticks_each_instant_once_whoever_is_killed(store: str) -> None:
+    report = schedules.run(store, schedules=50, processes=3, days=1, seconds=16)
+
+    assert [] == report.faults
+    assert len(report.expected) > 50
+    assert report.kills > 5

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bee_core.broker import Store
-from bee_core.message import new_id
+from bee_core.ids import new_id
 from bee_core.testing.conformance import BrokerConformance, Harness
 from bee_redis import RedisBroker
 from tests.servers import RedisCluster, RedisServer

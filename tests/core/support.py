@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import bee_core as bee
 from bee_core.message import Draft, Lease, Receipt, Sent, Settlement
@@ -42,11 +42,9 @@ class RecordingBroker(MemoryBroker):
         self.calls.append(("send", [draft.id for draft in drafts]))
         return await super().send(queue, drafts)
 
-    async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
-    ) -> Sequence[Lease]:
+    async def lease(self, queue: str, **options: Any) -> Sequence[Lease]:
         self.calls.append(("lease", []))
-        return await super().lease(queue, limit=limit, duration=duration, holder=holder)
+        return await super().lease(queue, **options)
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         self.calls.append(("settle", []))

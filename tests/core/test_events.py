@@ -21,6 +21,8 @@ from bee_core.events import (
     Event,
     HandlerStuck,
     LoopBlocked,
+    ResultDropped,
+    ScheduleMissed,
     SettlementRefused,
     WorkerStarted,
     WorkerStopped,
@@ -135,6 +137,21 @@ SAMPLES: list[tuple[Event, int, str]] = [
         SettlementRefused("mail", "id-1", 7, OSError("gone")),
         logging.ERROR,
         "settlement refused queue=mail id=id-1 error=OSError('gone')",
+    ),
+    (
+        ResultDropped("mail", "id-1", 7, "send_email", "its result, a Lock: no"),
+        logging.WARNING,
+        "result dropped send_email queue=mail id=id-1: its result, a Lock: no",
+    ),
+    (
+        ScheduleMissed("mail", "nightly", 1_000.0, 71.25, None),
+        logging.WARNING,
+        "schedule missed queue=mail name=nightly late=71.2s: nothing was sent",
+    ),
+    (
+        ScheduleMissed("mail", "nightly", 1_000.0, 90.0, "nightly@1970-01-01T00:16:40Z"),
+        logging.WARNING,
+        "schedule missed queue=mail name=nightly late=90.0s: sent nightly@1970-01-01T00:16:40Z",
     ),
 ]
 

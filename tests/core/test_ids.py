@@ -6,7 +6,7 @@ import time
 import uuid
 
 from bee_core.checks import check_id
-from bee_core.message import new_id
+from bee_core.ids import new_id
 
 
 def test_a_new_id_is_a_uuid_of_version_7_as_rfc_9562_writes_it() -> None:

@@ -52,6 +52,7 @@ def test_without_any_policy_the_defaults_hold() -> None:
         on_stall=bee.Repeat(3),
         on_interrupt=bee.Reschedule(front=True),
         backoff=bee.Backoff(min=2.0, factor=2.0, max=300.0, jitter=0.1),
+        keep_result=None,
     ) == rules_of(queue, SendEmail(to="x"))
 
 
@@ -70,6 +71,21 @@ def test_send_wins_over_class_over_queue_over_defaults_field_by_field() -> None:
     assert bee.Archive() == rules.on_success  # queue, before default
     assert bee.Delete() == rules.on_stall  # send, before default
     assert bee.Repeat(2) == rules.on_timeout  # default
+
+
+def test_how_long_a_result_is_kept_has_the_same_levels() -> None:
+    queue = bee.Queue(MemoryBroker(), "jobs", Careful, policy=bee.Policy(keep_result=10))
+
+    assert 10.0 == rules_of(queue, Careful()).keep_result
+    hour = bee.Policy(keep_result=timedelta(hours=1))
+    assert 3600.0 == rules_of(queue, Careful(), policy=hour).keep_result
+    assert rules_of(queue, Careful(), policy=bee.Policy(keep_result=None)).keep_result is None
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "60", True])
+def test_a_result_is_kept_for_a_time_or_not_at_all(wrong: Any) -> None:
+    with pytest.raises(bee.InvalidOption, match="keep_result"):
+        bee.Policy(keep_result=wrong)
 
 
 def test_no_timeout_is_a_wish_like_any_other_and_not_a_blank() -> None:

@@ -19,6 +19,7 @@ FIXED = (
 )
 MODULES = [
     "bee_core",
+    "bee_core.scaling",
     "bee_core.testing",
     "bee_memory",
 ]
@@ -44,10 +45,13 @@ def test_the_names_that_users_rely_on_exist(name: str) -> None:
     [
         (bee.Hive, "queue run working stop aclose broker __aenter__ __aexit__"),
         (bee.HiveQueue, "handler on on_failure send send_many draft cancel"),
-        (bee.Queue, "send send_many draft cancel decode rules"),
+        (bee.Queue, "send send_many draft cancel decode rules result group cancel_where"),
         (bee.Worker, "run working stop"),
         (bee.Delivery, "id queue attempt counters token then run_in_process remaining"),
+        (bee.Delivery, "key progress group awaits reports results from_thread"),
+        (bee.Result, "id ok note value"),
         (bee.Broker, "send lease extend settle cancel wait clone aclose __aenter__ __aexit__"),
+        (bee.Broker, "results reports"),
         (
             bee.Inspector,
             "queues stats get scan restore prune purge drop pause resume workers",
@@ -62,11 +66,16 @@ def test_the_methods_that_users_rely_on_exist(owner: type, names: str) -> None:
 @pytest.mark.parametrize(
     ("function", "options"),
     [
-        (bee.Queue.send, "id delay at priority policy headers if_taken"),
-        (bee.Queue.draft, "id delay at priority policy headers if_taken"),
+        (bee.Queue.send, "id delay at priority policy headers if_taken key"),
+        (bee.Queue.draft, "id delay at priority policy headers if_taken key"),
+        (bee.Queue.group, "jobs then id timeout priority policy headers key"),
+        (bee.Queue.result, "id timeout type"),
         (bee.Hive.run, "until_empty"),
-        (bee.Hive.queue, "policy"),
+        (bee.Hive.queue, "policy throttle"),
         (bee.Policy, "timeout on_success on_error on_timeout on_stall on_interrupt backoff"),
+        (bee.Policy, "keep_result"),
+        (bee.Throttle, "per_key rate key_rate"),
+        (bee.Rate, "times per"),
         (bee.Repeat, "times otherwise backoff"),
     ],
     ids=lambda value: getattr(value, "__qualname__", ""),

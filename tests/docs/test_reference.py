@@ -131,6 +131,8 @@ def test_the_limits_are_as_printed() -> None:
             queue._HEADER_BYTES,
             attempt.DETAIL,
             len(longest),
+            checks.LONGEST_PROGRESS,
+            checks.MOST_AWAITED,
             len(name),
             codec.DEEPEST,
         )

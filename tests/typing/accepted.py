@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Annotated, Any, Self, TypeAlias, assert_never, assert_type
 
 import msgspec
@@ -51,6 +51,7 @@ hive = bee.Hive()
 mail = hive.queue("mail", Jobs, policy=bee.Policy(timeout=30, on_error=bee.Repeat(3)))
 assert_type(mail, bee.HiveQueue[SendEmail | Resize])
 assert_type(hive.queue("one", SendEmail), bee.HiveQueue[SendEmail])
+hive.queue("slow", SendEmail, throttle=bee.Throttle(per_key=2, rate=bee.Rate(10, per=60)))
 assert_type(
     hive.queue("several", SendEmail | Resize | Import), bee.HiveQueue[SendEmail | Resize | Import]
 )
@@ -80,8 +81,27 @@ async def use_a_delivery(job: Jobs, delivery: bee.Delivery[Jobs]) -> None:
     assert_type(delivery.attempt, int)
     assert_type(delivery.counters, bee.Counters)
     assert_type(delivery.remaining, float)
-    assert_type(delivery.then(Resize("x.png"), delay=60, id="x.png"), str)
+    assert_type(delivery.key, str | None)
+    assert_type(delivery.then(Resize("x.png"), delay=60, id="x.png", key="ada"), str)
     assert_type(delivery.then(Resize("x.png"), if_taken=bee.Update(), headers={"a": "b"}), str)
+
+
+async def gather(job: Jobs, delivery: bee.Delivery[Jobs]) -> int:
+    delivery.progress("3 of 10")
+    delivery.progress(0.3)
+    async for each in delivery.reports(type=dict[str, int]):
+        assert_type(each, bee.Result[dict[str, int]])
+        assert_type(each.value, dict[str, int])
+    for one in await delivery.results():
+        assert_type(one.value, Any)
+        assert_type((one.id, one.ok, one.note), tuple[str, bool, bee.Note])
+    group = delivery.group([Resize("x.png")], then=SendEmail("ada", "done"), timeout=60, key="k")
+    assert_type(group, bee.Group)
+    return sum(result.value for result in await delivery.results(type=int))
+
+
+def gather_in_a_thread(job: Jobs, delivery: bee.Delivery[Jobs]) -> int:
+    return sum(result.value for result in delivery.from_thread(delivery.results(type=int)))
 
 
 async def alone(job: Jobs) -> None: ...
@@ -124,6 +144,11 @@ async def failed(failure: bee.Failure[Jobs], delivery: bee.Delivery[Jobs]) -> No
     assert_type(failure.note.reason == "failed", bool)
 
 
+pulse = bee.Schedule("pulse", SendEmail("ada", "ping"), every=60)
+assert_type(mail.schedule("nightly", Resize("x.png"), cron="0 3 * * *"), bee.Schedule[Jobs])
+bee.Worker(bee.connect("memory://"), "mail", Jobs, alone, schedules=[pulse])
+
+
 def more_queues() -> None:
     assert_type(hive.queue("alias", Named), bee.HiveQueue[SendEmail | Resize])
 
@@ -162,6 +187,20 @@ async def send_and_run() -> None:
         await mail.send_many([SendEmail("a", "b"), Resize("x"), mail.draft(Resize("y"), delay=1)])
         await mail.send_many(SendEmail("a", str(n)) for n in range(3))
         assert_type(await mail.cancel("x.png", to=bee.Delete()), AbstractSet[str])
+        picked = await mail.cancel_where(lambda job: isinstance(job, Resize), running=True)
+        assert_type(picked, Sequence[str])
+        await mail.send(Resize("x.png"), key="ada", policy=bee.Policy(keep_result=3600))
+        assert_type(await mail.result(ticket.id, timeout=5), Any)
+        assert_type(await mail.result(ticket.id, timeout=timedelta(1), type=int), int)
+        assert_type(await mail.result(ticket.id, type=int | None), int | None)
+        group = await mail.group(
+            [Resize("a.png"), mail.draft(Resize("b.png"), id="b")],
+            then=SendEmail("ada", "done"),
+            id="nightly",
+            timeout=3600,
+            policy=bee.Policy(on_error=bee.Repeat(3)),
+        )
+        assert_type(group.children, tuple[str, ...])
         await hive.run(until_empty=True)
 
 
@@ -180,6 +219,7 @@ bee.Policy(
     on_stall=bee.Delete(),
     on_interrupt=bee.Reschedule(delay=10),
     backoff=bee.Backoff(factor=3, jitter=0.5),
+    keep_result=timedelta(hours=1),
 )
 on_success: bee.ArchiveStrategy = bee.Delete()
 on_error: bee.ErrorStrategy = bee.Repeat(1)
@@ -249,12 +289,23 @@ class ForeignBroker:
         return [bee.Sent.CREATED for _ in drafts]
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: bee.Throttle = bee.Throttle(),
     ) -> list[bee.Lease]:
         return []
 
     async def extend(
-        self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+        self,
+        queue: str,
+        receipts: Sequence[bee.Receipt],
+        *,
+        duration: float,
+        progress: Mapping[str, str] = MappingProxyType({}),
     ) -> set[bee.Receipt]:
         return set()
 
@@ -269,6 +320,14 @@ class ForeignBroker:
         return set()
 
     async def wait(self, queue: str, *, timeout: float) -> None: ...
+    async def results(self, queue: str, ids: Sequence[str]) -> dict[str, bee.Report]:
+        return {}
+
+    async def reports(
+        self, queue: str, id: str, *, after: str = "", limit: int = 1000
+    ) -> list[bee.Report]:
+        return []
+
     def clone(self) -> ForeignBroker:
         return self
 

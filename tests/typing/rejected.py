@@ -52,6 +52,9 @@ bee.Policy(on_stall="archive")  # error: arg-type
 bee.Policy(on_error=bee.Archive)  # error: arg-type
 bee.Policy(timeout="30")  # error: arg-type
 bee.Policy(retries=3)  # error: call-arg
+bee.Policy(keep_result=True, timeout="1")  # error: arg-type
+bee.Throttle(rate=5)  # error: arg-type
+bee.Throttle(2)  # error: call-arg
 bee.Repeat()  # error: call-arg
 bee.Repeat(3, otherwise=bee.Repeat(1))  # error: arg-type
 bee.Repeat(3, otherwise=bee.Reschedule(5))  # error: arg-type
@@ -74,6 +77,12 @@ async def send() -> None:
     await mail.send(SendEmail("ada"), headers={"attempt": 1})  # error: dict-item
     await mail.send_many([SendEmail("ada"), Stranger("x")])  # error: list-item
     await mail.cancel("a", to=bee.Reschedule(5))  # error: arg-type
+    await mail.cancel_where(lambda job: job.name == "x")  # error: union-attr, union-attr
+    await mail.send(SendEmail("ada"), key=5)  # error: arg-type
+    await mail.group([SendEmail("ada")])  # error: call-arg
+    await mail.group([SendEmail("ada")], then=Stranger("x"))  # error: arg-type
+    number: int = await mail.result("a", type=str)  # error: arg-type
+    number.bit_length()
     mail.send(SendEmail("ada"))  # error: unused-coroutine
     bee.Update(run_at="later")  # error: arg-type
     text: str = await mail.send(SendEmail("ada"))  # error: assignment
@@ -120,12 +129,19 @@ async def with_no_delivery(job: SendEmail, delivery: datetime) -> None: ...
 async def gets_no_job(failure: SendEmail, delivery: bee.Delivery[Jobs]) -> None: ...
 
 
+mail.schedule("other", Stranger("x"), every=60)  # error: arg-type
+mail.schedule("other", SendEmail("ada"), every="60")  # error: arg-type
+mail.schedule("other", SendEmail("ada"), every=60, missed="all")  # error: arg-type
+
+
 async def follow_up(job: Jobs, delivery: bee.Delivery[Jobs]) -> None:
     delivery.then(Stranger("x"))  # error: arg-type
     delivery.then(SendEmail("ada"), dealy=5)  # error: call-arg
     delivery.then(SendEmail("ada"), delay="5")  # error: arg-type
     delivery.id = "other"  # error: misc
     await delivery.run_in_process(len, 5)  # error: arg-type
+    delivery.progress(["half"])  # error: arg-type
+    delivery.group([Stranger("x")], then=SendEmail("ada"))  # error: list-item
 
 
 async def handle(job: Jobs, delivery: bee.Delivery[Jobs]) -> None: ...

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -154,12 +155,12 @@ async def test_a_cancellation_that_leaks_from_the_driver_does_not_end_the_heartb
         extends = 0
 
         async def extend(
-            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+            self, queue: str, receipts: Sequence[bee.Receipt], **options: Any
         ) -> AbstractSet[bee.Receipt]:
             Leaky.extends += 1
             if Leaky.extends == 1:
                 raise asyncio.CancelledError
-            return await super().extend(queue, receipts, duration=duration)
+            return await super().extend(queue, receipts, **options)
 
     handler = Handler(bee_clock)
     worker = bee.Worker(
@@ -196,7 +197,7 @@ async def test_an_extend_that_never_answers_does_not_keep_a_handler_beyond_its_l
 
     class Silent(MemoryBroker):
         async def extend(
-            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+            self, queue: str, receipts: Sequence[bee.Receipt], **options: Any
         ) -> AbstractSet[bee.Receipt]:
             await until(answer.is_set)
             raise bee.BrokerUnavailable("no answer")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -140,10 +141,10 @@ async def test_a_heartbeat_that_fails_is_missed(bee_clock: ManualClock) -> None:
         answers = 0
 
         async def extend(
-            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+            self, queue: str, receipts: Sequence[bee.Receipt], **options: Any
         ) -> AbstractSet[bee.Receipt]:
             Odd.answers += 1
-            lost = await super().extend(queue, receipts, duration=duration)
+            lost = await super().extend(queue, receipts, **options)
             return None if Odd.answers == 1 else lost  # type: ignore[return-value]
 
     runs: list[str] = []
@@ -171,7 +172,7 @@ async def test_an_extend_that_never_answers_does_not_hold_up_the_end() -> None:
 
     class Silent(MemoryBroker):
         async def extend(
-            self, queue: str, receipts: Sequence[bee.Receipt], *, duration: float
+            self, queue: str, receipts: Sequence[bee.Receipt], **options: Any
         ) -> AbstractSet[bee.Receipt]:
             asked.set()
             await until(answer.is_set)

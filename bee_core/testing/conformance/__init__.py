@@ -19,24 +19,34 @@ that every call ends within its deadline, and which errors trouble turns into.
 """
 
 from bee_core.testing.conformance.archive import Archiving
+from bee_core.testing.conformance.awaits import Awaiting
 from bee_core.testing.conformance.cancel import Cancelling
 from bee_core.testing.conformance.closing import Closing
+from bee_core.testing.conformance.created import Created
 from bee_core.testing.conformance.extend import Extending
 from bee_core.testing.conformance.guards import Guards
 from bee_core.testing.conformance.harness import Harness
+from bee_core.testing.conformance.heard import Heard
 from bee_core.testing.conformance.identity import Identity
 from bee_core.testing.conformance.inspect import Inspecting
 from bee_core.testing.conformance.interrupt import Interrupted
+from bee_core.testing.conformance.keys import Keyed
 from bee_core.testing.conformance.lease import Leasing
 from bee_core.testing.conformance.merge import Merged
 from bee_core.testing.conformance.operate import Operating
 from bee_core.testing.conformance.order import Ordering
+from bee_core.testing.conformance.parked import PassedOver
+from bee_core.testing.conformance.progress import Progress
+from bee_core.testing.conformance.reports import Reporting
+from bee_core.testing.conformance.results import Results
 from bee_core.testing.conformance.scan import Scanning
 from bee_core.testing.conformance.send import Sending
 from bee_core.testing.conformance.settle import Settling
 from bee_core.testing.conformance.successor import Blocked, Released
 from bee_core.testing.conformance.then import Following
+from bee_core.testing.conformance.throttle import Throttled
 from bee_core.testing.conformance.together import Together
+from bee_core.testing.conformance.turns import Crowded, Turns
 from bee_core.testing.conformance.waiting import Waiting
 
 __all__ = ["BrokerConformance", "Harness"]
@@ -49,6 +59,17 @@ class BrokerConformance(
     Extending,
     Settling,
     Following,
+    Keyed,
+    Turns,
+    Crowded,
+    PassedOver,
+    Throttled,
+    Reporting,
+    Heard,
+    Awaiting,
+    Results,
+    Progress,
+    Created,
     Identity,
     Blocked,
     Released,

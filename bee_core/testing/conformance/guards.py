@@ -10,7 +10,7 @@ from typing import Any
 from bee_core.broker import Broker, Inspector, Store
 from bee_core.disposition import Delete
 from bee_core.errors import InvalidInput, InvalidName, InvalidOption
-from bee_core.message import Draft, Receipt, Settlement, State
+from bee_core.message import Draft, Rate, Receipt, Settlement, State, Throttle
 from bee_core.testing.conformance.archive import archive, archived
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
@@ -90,6 +90,10 @@ class Guards(Conformance):
                     await h.broker.cancel(h.queue, [id], to=Delete())
                 with refuses(InvalidName, f"restore {id!r}"):
                     await h.broker.restore(h.queue, [id])
+                with refuses(InvalidName, f"results {id!r}"):
+                    await h.broker.results(h.queue, ["good", id])
+                with refuses(InvalidName, f"reports {id!r}"):
+                    await h.broker.reports(h.queue, id)
 
     async def test_the_ids_of_one_send_are_distinct(self) -> None:
         async with self.harness() as h:
@@ -114,6 +118,44 @@ class Guards(Conformance):
                     await send(h, "good", Draft("a", b"", priority=priority))
 
             assert Counts() == await counts(h)
+
+    async def test_a_bad_key_is_refused(self) -> None:
+        bad: list[Any] = [*BAD_IDS, 1, b"key", ("a", "b")]
+        async with self.harness() as h:
+            for key in bad:
+                with refuses(InvalidInput, f"key {key!r}"):
+                    await send(h, "good", Draft("a", b"", key=key))
+                with refuses(InvalidInput, f"reports_to {key!r}"):
+                    await send(h, "good", Draft("a", b"", reports_to=key))
+
+            assert Counts() == await counts(h)
+
+    async def test_a_bad_number_of_reports_is_refused(self) -> None:
+        bad: list[Any] = [-1, 1.5, True, "1", None, 1_000_001]
+        async with self.harness() as h:
+            for awaits in bad:
+                with refuses(InvalidOption, f"awaits {awaits!r}"):
+                    await send(h, "good", Draft("a", b"", awaits=awaits))
+
+            assert Counts() == await counts(h)
+
+    async def test_a_bad_result_settles_nothing(self) -> None:
+        bad: list[Any] = ["text", 1, bytearray(b"a"), {"a": 1}]
+        async with self.harness() as h:
+            await send(h, "a", "b")
+            held, other = await lease(h)
+
+            settlements = [
+                *(Settlement(held.receipt, Delete(), result=result) for result in bad),
+                *(Settlement(held.receipt, Delete(), keep=keep) for keep in BAD_NUMBERS),
+            ]
+            for settlement in settlements:
+                with refuses(InvalidOption, f"{settlement}"):
+                    await h.broker.settle(
+                        h.queue, [Settlement(other.receipt, Delete()), settlement]
+                    )
+
+            assert Counts(leased=2) == await counts(h)
 
     async def test_a_body_that_is_not_bytes_is_refused(self) -> None:
         bad: list[Any] = ["text", None, 1, bytearray(b"a"), {"a": 1}]
@@ -145,6 +187,28 @@ class Guards(Conformance):
 
             assert Counts(ready=1) == await counts(h)
 
+    async def test_a_rate_that_makes_no_sense_is_refused(self) -> None:
+        times: list[Any] = [0, -1, 1.5, True, None, "1"]
+        for bad in times:
+            with refuses(InvalidOption, f"Rate({bad!r})"):
+                Rate(bad)
+        stretches: list[Any] = [0, -1, float("nan"), float("inf"), 1e12, "1", None]
+        for bad in stretches:
+            with refuses(InvalidOption, f"Rate(1, {bad!r})"):
+                Rate(1, bad)
+
+    async def test_a_throttle_that_makes_no_sense_is_refused(self) -> None:
+        numbers: list[Any] = [0, -1, 1.5, True, "1"]
+        for bad in numbers:
+            with refuses(InvalidOption, f"per_key {bad!r}"):
+                Throttle(per_key=bad)
+        rates: list[Any] = [1, 0.5, "1/s", (1, 1.0)]
+        for bad in rates:
+            with refuses(InvalidOption, f"rate {bad!r}"):
+                Throttle(rate=bad)
+            with refuses(InvalidOption, f"key_rate {bad!r}"):
+                Throttle(key_rate=bad)
+
     async def test_a_bad_duration_extends_nothing(self) -> None:
         async with self.harness() as h:
             await send(h, "a")
@@ -163,7 +227,14 @@ class Guards(Conformance):
                     await h.broker.wait(h.queue, timeout=timeout)
 
     async def test_a_bad_draft_among_what_follows_settles_nothing(self) -> None:
-        bad = [Draft("\n", b""), Draft("b", b"", -1), Draft("b", b"", priority=99)]
+        bad = [
+            Draft("\n", b""),
+            Draft("b", b"", -1),
+            Draft("b", b"", priority=99),
+            Draft("b", b"", key=""),
+            Draft("b", b"", awaits=-1),
+            Draft("b", b"", reports_to="\n"),
+        ]
         async with self.harness() as h:
             await send(h, "a", "b")
             held, other = await lease(h)
@@ -207,6 +278,8 @@ class Guards(Conformance):
             for limit in (0, -1):
                 with refuses(InvalidOption, f"limit {limit}"):
                     await h.broker.scan(h.queue, State.READY, limit=limit)
+                with refuses(InvalidOption, f"limit {limit}"):
+                    await h.broker.reports(h.queue, "a", limit=limit)
 
     async def test_a_mark_that_was_never_given_out_breaks_nothing(self) -> None:
         async with self.harness() as h:
@@ -226,6 +299,7 @@ class Guards(Conformance):
             assert set() == await h.broker.settle(h.queue, [])
             assert set() == await h.broker.cancel(h.queue, [], to=Delete())
             assert set() == await h.broker.restore(h.queue, [])
+            assert {} == dict(await h.broker.results(h.queue, []))
 
             assert Counts(ready=1) == await counts(h)
             assert [] == list(await h.broker.send(h.other_queue, []))
@@ -241,6 +315,8 @@ def verbs(broker: Store, queue: str) -> Mapping[str, Call]:
         "settle": lambda: broker.settle(queue, [Settlement(A, Delete())]),
         "cancel": lambda: broker.cancel(queue, ["a"], to=Delete()),
         "wait": lambda: broker.wait(queue, timeout=0),
+        "results": lambda: broker.results(queue, ["a"]),
+        "reports": lambda: broker.reports(queue, "a"),
         "stats": lambda: broker.stats(queue),
         "get": lambda: broker.get(queue, "a"),
         "scan": lambda: broker.scan(queue, State.READY),

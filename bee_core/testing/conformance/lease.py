@@ -38,6 +38,20 @@ class Leasing(Conformance):
             assert Counters(deliveries=1) == held.counters
             assert 0.001 > abs(stored.sent_at - held.sent_at)
 
+    async def test_a_lease_says_when_it_was_taken(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a")
+            before = await look(h, "a")
+            await h.advance(2)
+
+            first = await lapse_one(h)
+            await send(h, draft(h, "b", after=LONG))
+            after = await look(h, "b")
+            second = await lease_one(h)
+
+            assert before.sent_at + h.unit < first.leased_at <= after.sent_at
+            assert first.leased_at + SHORT * h.unit < second.leased_at
+
     async def test_a_lease_takes_no_more_than_it_was_asked_to(self) -> None:
         async with self.harness() as h:
             await send(h, "a", "b", "c")

@@ -16,15 +16,19 @@ from bee_core.disposition import Delete, Disposition
 from bee_core.message import (
     KEEP,
     NO_HEADERS,
+    THROTTLE,
     ZERO,
     Counters,
     Draft,
     IfTaken,
     Lease,
     Note,
+    Rate,
+    Report,
     Sent,
     Settlement,
     Stored,
+    Throttle,
     Update,
 )
 from bee_core.testing.conformance.harness import Harness
@@ -49,9 +53,18 @@ def draft(
     priority: int = 0,
     headers: Mapping[str, str] = NO_HEADERS,
     if_taken: IfTaken = KEEP,
+    key: str | None = None,
+    awaits: int = 0,
+    reports_to: str | None = None,
 ) -> Draft:
     """A draft that is due `after` so many units."""
-    return Draft(id, body, after * h.unit, priority, headers, if_taken)
+    delay = after * h.unit
+    return Draft(id, body, delay, priority, headers, if_taken, key, awaits, reports_to)
+
+
+def rate(h: Harness, times: int, units: float = LONG) -> Rate:
+    """So many deliveries in any stretch of so many units."""
+    return Rate(times, units * h.unit)
 
 
 async def send(h: Harness, *drafts: Draft | str) -> list[Sent]:
@@ -69,11 +82,18 @@ async def update(
 
 
 async def lease(
-    h: Harness, limit: int = 100, *, units: float = LONG, holder: str = "worker"
+    h: Harness,
+    limit: int = 100,
+    *,
+    units: float = LONG,
+    holder: str = "worker",
+    throttle: Throttle = THROTTLE,
 ) -> list[Lease]:
     """Take what is ready."""
-    duration = units * h.unit
-    return list(await h.broker.lease(h.queue, limit=limit, duration=duration, holder=holder))
+    leases = await h.broker.lease(
+        h.queue, limit=limit, duration=units * h.unit, holder=holder, throttle=throttle
+    )
+    return list(leases)
 
 
 async def lease_one(h: Harness, *, units: float = LONG, holder: str = "worker") -> Lease:
@@ -83,9 +103,9 @@ async def lease_one(h: Harness, *, units: float = LONG, holder: str = "worker") 
     return leases[0]
 
 
-async def lapse(h: Harness, limit: int = 100) -> list[Lease]:
+async def lapse(h: Harness, limit: int = 100, *, throttle: Throttle = THROTTLE) -> list[Lease]:
     """Take what is ready and let the leases run out."""
-    leases = await lease(h, limit, units=SHORT, holder="sleeper")
+    leases = await lease(h, limit, units=SHORT, holder="sleeper", throttle=throttle)
     await h.advance(2 * SHORT)
     return leases
 
@@ -104,17 +124,24 @@ async def end(
     note: Note | None = None,
     counters: Counters = ZERO,
     then: Sequence[Draft] = (),
+    result: bytes = b"",
+    keep: float = 0.0,
 ) -> bool:
-    """Settle one lease. Whether it applied."""
-    settlement = Settlement(held.receipt, disposition, note, counters, then)
+    """Settle one lease, and keep its result for so many units. Whether it applied."""
+    units = keep * h.unit
+    settlement = Settlement(held.receipt, disposition, note, counters, then, result, units)
     lost = await h.broker.settle(h.queue, [settlement])
     assert lost <= {held.receipt}, "settle named a receipt it was not given"
     return not lost
 
 
-async def extend(h: Harness, held: Lease, units: float = LONG) -> bool:
-    """Extend one lease. Whether it applied."""
-    lost = await h.broker.extend(h.queue, [held.receipt], duration=units * h.unit)
+async def extend(
+    h: Harness, held: Lease, units: float = LONG, *, progress: str | None = None
+) -> bool:
+    """Extend one lease, and say how far it is. Whether it applied."""
+    said = {} if progress is None else {held.receipt.id: progress}
+    duration = units * h.unit
+    lost = await h.broker.extend(h.queue, [held.receipt], duration=duration, progress=said)
     assert lost <= {held.receipt}, "extend named a receipt it was not given"
     return not lost
 
@@ -141,7 +168,7 @@ async def counts(h: Harness, queue: str | None = None) -> Counts:
     return Counts(stats.ready, stats.delayed, stats.leased, stats.blocked)
 
 
-def ids(found: Iterable[Lease | Stored]) -> list[str]:
+def ids(found: Iterable[Lease | Stored | Report]) -> list[str]:
     """Their ids, in their order."""
     return [one.receipt.id if isinstance(one, Lease) else one.id for one in found]
 

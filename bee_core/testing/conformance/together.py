@@ -10,7 +10,17 @@ from typing import TypeVar
 from bee_core.broker import Store
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import IdTaken
-from bee_core.message import Counters, Lease, Reject, Sent, Settlement, State, Update
+from bee_core.message import (
+    THROTTLE,
+    Counters,
+    Lease,
+    Reject,
+    Sent,
+    Settlement,
+    State,
+    Throttle,
+    Update,
+)
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.scan import pages
 from bee_core.testing.conformance.steps import (
@@ -248,10 +258,19 @@ class Together(Conformance):
             assert [] == await lease(h)
 
 
-async def take(h: Harness, broker: Store, limit: int, units: float = LONG) -> list[Lease]:
+async def take(
+    h: Harness,
+    broker: Store,
+    limit: int,
+    units: float = LONG,
+    *,
+    throttle: Throttle = THROTTLE,
+) -> list[Lease]:
     """Lease through one broker of several."""
-    duration = units * h.unit
-    return list(await broker.lease(h.queue, limit=limit, duration=duration, holder="w"))
+    leases = await broker.lease(
+        h.queue, limit=limit, duration=units * h.unit, holder="w", throttle=throttle
+    )
+    return list(leases)
 
 
 async def take_all(h: Harness, broker: Store) -> list[str]:

@@ -10,6 +10,7 @@ import asyncio
 
 from bee_core.broker import Store
 from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.message import THROTTLE, Throttle
 from bee_core.testing.conformance.archive import archive
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
@@ -266,9 +267,9 @@ async def wait(h: Harness, units: float = LONG) -> None:
     await h.broker.wait(h.queue, timeout=units * h.unit)
 
 
-async def fetch(h: Harness) -> str:
+async def fetch(h: Harness, throttle: Throttle = THROTTLE) -> str:
     """The id of the next message, whenever it comes."""
-    while not (leases := await lease(h, 1)):
+    while not (leases := await lease(h, 1, throttle=throttle)):
         await wait(h)
         await asyncio.sleep(0)  # where wait never really waits, time must go on all the same
     return leases[0].receipt.id

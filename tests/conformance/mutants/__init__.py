@@ -11,7 +11,25 @@ from types import ModuleType
 
 from bee_memory import MemoryBroker
 
-from . import archive, identity, lease, operate, order, send, settle, together, wait
+from . import (
+    archive,
+    awaits,
+    heard,
+    identity,
+    keys,
+    lease,
+    operate,
+    order,
+    parked,
+    progress,
+    reports,
+    results,
+    send,
+    settle,
+    throttle,
+    together,
+    wait,
+)
 
 LIKELY: dict[ModuleType, tuple[str, ...]] = {
     send: ("send", "guards", "closing", "identity"),
@@ -23,6 +41,14 @@ LIKELY: dict[ModuleType, tuple[str, ...]] = {
     operate: ("operate", "inspect", "scan", "archive"),
     wait: ("waiting",),
     together: ("interrupt", "together"),
+    keys: ("keys", "turns", "parked"),
+    parked: ("parked", "turns", "keys"),
+    throttle: ("throttle",),
+    reports: ("reports", "awaits"),
+    awaits: ("awaits", "reports"),
+    heard: ("heard", "reports"),
+    results: ("results", "guards", "closing"),
+    progress: ("progress", "created", "lease"),
 }
 """For each kind of mutant, the modules of the suite that ought to notice it. Tried first."""
 

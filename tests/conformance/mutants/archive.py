@@ -8,7 +8,8 @@ from collections.abc import Set as AbstractSet
 from bee_core.disposition import Archive, Terminal
 from bee_core.message import ZERO, State
 from bee_memory import MemoryBroker
-from bee_memory.state import Message, Queue
+from bee_memory.messages import Message
+from bee_memory.state import Queue
 
 
 class _Archived(MemoryBroker):

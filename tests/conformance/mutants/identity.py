@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from bee_core.disposition import Archive, Delete, Disposition
-from bee_core.message import Draft, Sent, Update
+from bee_core.message import Draft, Report, Sent, Update
 from bee_memory import MemoryBroker
-from bee_memory.state import Arrival, Message, Queue
+from bee_memory.messages import Arrival, Message
+from bee_memory.state import Queue
 
 replace = msgspec.structs.replace
 
@@ -170,9 +171,11 @@ class _Ending(MemoryBroker):
     def ended(self, q: Queue, old: Message, successor: Arrival) -> None:
         raise NotImplementedError
 
-    def _dispose(self, q: Queue, message: Message, disposition: Disposition) -> int:
+    def _dispose(
+        self, q: Queue, message: Message, disposition: Disposition, end: Report, keep: float = 0.0
+    ) -> int:
         successor = message.successor
-        rings = super()._dispose(q, message, disposition)
+        rings = super()._dispose(q, message, disposition, end, keep)
         if successor is not None and isinstance(disposition, Delete | Archive):
             self.ended(q, message, successor)
         return rings

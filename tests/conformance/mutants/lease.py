@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from bee_core.message import Counters, Lease, Receipt
 from bee_memory import MemoryBroker
-from bee_memory.state import Arrival, Message, Queue
+from bee_memory.messages import Arrival, Message
+from bee_memory.state import Queue
 
 
 class _Hooked(MemoryBroker):
@@ -22,11 +24,11 @@ class _Hooked(MemoryBroker):
         return lease
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self, queue: str, *, limit: int, duration: float, **rest: Any
     ) -> Sequence[Lease]:
         q = self._open(queue)
         self.before(q, self._memory.clock.now())
-        leases = await super().lease(queue, limit=limit, duration=duration, holder=holder)
+        leases = await super().lease(queue, limit=limit, duration=duration, **rest)
         return [self.after(q, q.live[lease.receipt.id], lease) for lease in leases]
 
 
@@ -60,20 +62,20 @@ class LeaseTakesOneMore(MemoryBroker):
     """A lease takes one message more than it was asked to."""
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self, queue: str, *, limit: int, duration: float, **rest: Any
     ) -> Sequence[Lease]:
         more = limit + 1 if limit > 1 else limit
-        return await super().lease(queue, limit=more, duration=duration, holder=holder)
+        return await super().lease(queue, limit=more, duration=duration, **rest)
 
 
 class DurationIsNotChecked(MemoryBroker):
     """A lease or an extension of no length is taken for a short one."""
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self, queue: str, *, limit: int, duration: float, **rest: Any
     ) -> Sequence[Lease]:
         least = max(0.001, duration)
-        return await super().lease(queue, limit=limit, duration=least, holder=holder)
+        return await super().lease(queue, limit=limit, duration=least, **rest)
 
 
 class LeaseNeverRunsOut(_Hooked):
@@ -133,11 +135,11 @@ class StallsCountedTooEarly(_Hooked):
     """A stall is counted when somebody looks, not when the lease is taken over."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
         for message in _run_out(self._open(queue), self._memory.clock.now()):
             message.counters += Counters(stalls=1)
-        return set(await super().extend(queue, receipts, duration=duration))
+        return set(await super().extend(queue, receipts, duration=duration, **rest))
 
 
 class DeliveriesNotCounted(_Hooked):
@@ -240,25 +242,25 @@ class ExtendRevivesALostLease(MemoryBroker):
     """A stale holder that extends gets the message back from the present one."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
         q = self._open(queue)
         for receipt in receipts:
             message = q.live.get(receipt.id)
             if message is not None and message.token is not None:
                 message.token = receipt.token
-        return set(await super().extend(queue, receipts, duration=duration))
+        return set(await super().extend(queue, receipts, duration=duration, **rest))
 
 
 class ExtendAddsToTheEnd(MemoryBroker):
     """A lease is extended from its end, not from now."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
         q, now = self._open(queue), self._memory.clock.now()
         ends = {id: message.visible_at for id, message in q.live.items()}
-        lost = set(await super().extend(queue, receipts, duration=duration))
+        lost = set(await super().extend(queue, receipts, duration=duration, **rest))
         for receipt in set(receipts) - lost:
             message = q.live[receipt.id]
             message.visible_at = ends[receipt.id] + duration
@@ -270,11 +272,11 @@ class ExtendDoesNothing(MemoryBroker):
     """A lease runs out however often it is extended."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
         q, now = self._open(queue), self._memory.clock.now()
         ends = {id: message.visible_at for id, message in q.live.items()}
-        lost = set(await super().extend(queue, receipts, duration=duration))
+        lost = set(await super().extend(queue, receipts, duration=duration, **rest))
         for receipt in set(receipts) - lost:
             q.live[receipt.id].visible_at = ends[receipt.id]
             q.order(q.live[receipt.id], now)
@@ -285,11 +287,11 @@ class ExtendIsTooLateByTheClock(MemoryBroker):
     """A lease that ran out cannot be extended, though nobody took it over."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
         late = {m.id for m in _run_out(self._open(queue), self._memory.clock.now())}
         good = [receipt for receipt in receipts if receipt.id not in late]
-        lost = await super().extend(queue, good, duration=duration)
+        lost = await super().extend(queue, good, duration=duration, **rest)
         return set(lost) | set(receipts).difference(good)
 
 
@@ -297,7 +299,7 @@ class ExtendLosesTheWholeBatch(MemoryBroker):
     """One lost receipt makes all the others lost too."""
 
     async def extend(
-        self, queue: str, receipts: Sequence[Receipt], *, duration: float
+        self, queue: str, receipts: Sequence[Receipt], *, duration: float, **rest: Any
     ) -> set[Receipt]:
-        lost = await super().extend(queue, receipts, duration=duration)
+        lost = await super().extend(queue, receipts, duration=duration, **rest)
         return set(receipts) if lost else set()

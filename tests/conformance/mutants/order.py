@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bee_core.disposition import Disposition, Reschedule
+from bee_core.message import Report
 from bee_memory import MemoryBroker
-from bee_memory.state import Message, Queue
+from bee_memory.messages import Message
+from bee_memory.state import Queue
 
 Key = Callable[[Message], Any]
 
@@ -106,25 +108,31 @@ class SequenceIgnored(_Reordered):
 class FrontIsTheBack(MemoryBroker):
     """A message given back to the front goes to the back."""
 
-    def _dispose(self, q: Queue, message: Message, disposition: Disposition) -> int:
+    def _dispose(
+        self, q: Queue, message: Message, disposition: Disposition, end: Report, keep: float = 0.0
+    ) -> int:
         if isinstance(disposition, Reschedule) and disposition.front:
             disposition = Reschedule()
-        return super()._dispose(q, message, disposition)
+        return super()._dispose(q, message, disposition, end, keep)
 
 
 class FrontIsBeforeAll(MemoryBroker):
     """A message given back to the front comes before those that stood before it."""
 
-    def _dispose(self, q: Queue, message: Message, disposition: Disposition) -> int:
+    def _dispose(
+        self, q: Queue, message: Message, disposition: Disposition, end: Report, keep: float = 0.0
+    ) -> int:
         if isinstance(disposition, Reschedule) and disposition.front:
             message.due, message.sequence = 0.0, -next(self._memory.sequence)
-        return super()._dispose(q, message, disposition)
+        return super()._dispose(q, message, disposition, end, keep)
 
 
 class BackIsTheFront(MemoryBroker):
     """A repeated message keeps its old place."""
 
-    def _dispose(self, q: Queue, message: Message, disposition: Disposition) -> int:
+    def _dispose(
+        self, q: Queue, message: Message, disposition: Disposition, end: Report, keep: float = 0.0
+    ) -> int:
         if disposition == Reschedule():
             disposition = Reschedule(front=True)
-        return super()._dispose(q, message, disposition)
+        return super()._dispose(q, message, disposition, end, keep)

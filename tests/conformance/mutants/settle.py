@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from bee_core.disposition import Reschedule, Terminal
-from bee_core.message import ZERO, Note, Receipt, Settlement
+from bee_core.message import ZERO, Note, Receipt, Report, Settlement
 from bee_memory import MemoryBroker
-from bee_memory.state import Message, Queue
+from bee_memory.messages import Message
+from bee_memory.state import Queue
 
 replace = msgspec.structs.replace
 
@@ -216,7 +217,7 @@ class CancelGivesItBack(_Cancelled):
     """A cancelled message is taken from its holder and given to the next."""
 
     def held(self, q: Queue, message: Message, to: Terminal) -> None:
-        self._dispose(q, message, Reschedule(front=True))
+        self._dispose(q, message, Reschedule(front=True), Report(message.id, Note("cancelled")))
 
 
 class CancelTakesTheSuccessorToo(_Cancelled):
@@ -224,7 +225,7 @@ class CancelTakesTheSuccessorToo(_Cancelled):
 
     def held(self, q: Queue, message: Message, to: Terminal) -> None:
         message.successor, message.note = None, Note("cancelled")
-        self._dispose(q, message, to)
+        self._dispose(q, message, to, Report(message.id, message.note))
 
 
 class CancelSparesNobody(MemoryBroker):

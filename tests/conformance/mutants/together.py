@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -48,9 +49,9 @@ class LeaseInSteps(MemoryBroker):
     """A message is hidden only after it was given out."""
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self, queue: str, *, limit: int, duration: float, **rest: Any
     ) -> Sequence[Lease]:
-        leases = await super().lease(queue, limit=limit, duration=duration, holder=holder)
+        leases = await super().lease(queue, limit=limit, duration=duration, **rest)
         q, now = self._open(queue), self._memory.clock.now()
         messages = [q.live[lease.receipt.id] for lease in leases]
         for message in messages:
@@ -67,9 +68,9 @@ class CancelledLeaseTakesThemAlong(MemoryBroker):
     """A lease that is cancelled loses the messages it took."""
 
     async def lease(
-        self, queue: str, *, limit: int, duration: float, holder: str
+        self, queue: str, *, limit: int, duration: float, **rest: Any
     ) -> Sequence[Lease]:
-        leases = await super().lease(queue, limit=limit, duration=duration, holder=holder)
+        leases = await super().lease(queue, limit=limit, duration=duration, **rest)
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:

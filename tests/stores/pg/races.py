@@ -18,7 +18,8 @@ from collections import Counter
 import psycopg
 
 from bee_core.disposition import Delete, Disposition, Reschedule
-from bee_core.message import Counters, Draft, Keep, Receipt, Settlement, Update, new_id
+from bee_core.ids import new_id
+from bee_core.message import Counters, Draft, Keep, Receipt, Settlement, Update
 from bee_pg import PgBroker
 from tests.servers import PgServer
 

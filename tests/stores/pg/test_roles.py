@@ -17,7 +17,8 @@ WORKER = """
 grant usage on schema bee to worker;
 grant select on bee.version to worker;
 grant select, insert, update, delete on
-    bee.message, bee.successor, bee.archive, bee.tally, bee.idle to worker;
+    bee.message, bee.successor, bee.archive, bee.tally, bee.idle, bee.created, bee.wake,
+    bee.delivery, bee.report, bee.result to worker;
 grant select, insert, delete on bee.paused to worker;
 grant usage on sequence bee.number, bee.token to worker;
 """
@@ -25,13 +26,14 @@ SENDER = """
 grant usage on schema bee to sender;
 grant select on bee.version, bee.idle to sender;
 grant select, insert, update on bee.message, bee.successor to sender;
+grant insert on bee.created, bee.wake to sender;
 grant usage on sequence bee.number to sender;
 """
 READER = """
 grant usage on schema bee to reader;
 grant select on all tables in schema bee to reader;
 """
-READS = ("stats", "get", "scan", "workers")
+READS = ("stats", "get", "scan", "workers", "results", "reports")
 
 
 @pytest.fixture

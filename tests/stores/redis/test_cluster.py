@@ -14,7 +14,8 @@ import bee_core as bee
 from bee_core import connect
 from bee_core.disposition import Archive
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
-from bee_core.message import Sent, new_id
+from bee_core.ids import new_id
+from bee_core.message import Sent
 from bee_redis import RedisBroker
 from bee_redis.cluster import ClusterLink
 from bee_redis.keys import keys

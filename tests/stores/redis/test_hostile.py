@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bee_core.checks import check_id
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import InvalidInput
-from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, State, Update, new_id
+from bee_core.ids import new_id
+from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, State, Update
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 

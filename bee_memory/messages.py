@@ -1,0 +1,131 @@
+"""A message as the memory broker keeps it, and a draft that has arrived and waits to become one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bee_core.message import (
+    ZERO,
+    Counters,
+    Draft,
+    Lease,
+    Note,
+    Receipt,
+    Report,
+    State,
+    Stored,
+    Update,
+)
+
+_RULED = Note("ruled")
+
+Place: TypeAlias = tuple[int, float, int]
+"""The order of delivery: priority (higher first), then time due, then sequence."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A draft that has reached the store. A leased message keeps one as its successor.
+
+    `rule` is what it may change in a message that is already there; `number` is its
+    place in the sequence, and its incarnation if it becomes a message.
+    """
+
+    draft: Draft
+    rule: Update
+    number: int
+    due: float
+    sent_at: float
+
+    def message(self) -> Message:
+        """The fresh message that this becomes if nothing stands in its way."""
+        return Message(
+            id=self.draft.id,
+            incarnation=self.number,
+            sequence=self.number,
+            body=self.draft.body,
+            headers=self.draft.headers,
+            priority=self.draft.priority,
+            sent_at=self.sent_at,
+            due=self.due,
+            visible_at=self.due,
+            key=self.draft.key,
+            awaits=self.draft.awaits,
+            reports_to=self.draft.reports_to,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A live message. `visible_at` is the one fact behind delay, lease and repeat."""
+
+    id: str
+    incarnation: int
+    sequence: int
+    body: bytes
+    headers: Mapping[str, str]
+    priority: int
+    sent_at: float
+    due: float
+    visible_at: float
+    counters: Counters = ZERO
+    token: int | None = None
+    holder: str | None = None
+    note: Note | None = None
+    successor: Arrival | None = None
+    key: str | None = None
+    awaits: int = 0
+    reports_to: str | None = None
+    progress: str | None = None
+    parked: bool = False
+    """Whether it is due, and was passed over: it waits for its key."""
+
+    @property
+    def place(self) -> Place:
+        return (-self.priority, self.due, self.sequence)
+
+    def state(self, now: float) -> State:
+        if self.visible_at <= now:
+            return State.READY
+        return State.DELAYED if self.token is None else State.LEASED
+
+    def stored(self, state: State, archived_at: float | None = None) -> Stored:
+        return Stored(
+            id=self.id,
+            incarnation=self.incarnation,
+            state=state,
+            body=self.body,
+            headers=self.headers,
+            priority=self.priority,
+            counters=self.counters,
+            sent_at=self.sent_at,
+            due_at=self.due,
+            holder=self.holder,
+            leased_until=self.visible_at if state is State.LEASED else None,
+            note=self.note,
+            archived_at=archived_at,
+            key=self.key,
+            awaits=self.awaits,
+            reports_to=self.reports_to,
+            progress=self.progress,
+        )
+
+    def lease(self, now: float) -> Lease:
+        """What its holder gets, now that it has a token."""
+        assert self.token is not None
+        return Lease(
+            Receipt(self.id, self.token),
+            self.body,
+            self.headers,
+            self.counters,
+            self.sent_at,
+            now,
+            self.key,
+            self.reports_to,
+        )
+
+    def end(self, result: bytes = b"") -> Report:
+        """How it ends."""
+        return Report(self.id, self.note or _RULED, result)
