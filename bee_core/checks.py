@@ -75,13 +75,19 @@ def check_draft(draft: Draft) -> Draft:
         raise InvalidOption(f"if_taken is Keep(), Reject() or Update(), not {draft.if_taken!r}")
     if draft.headers is not NO_HEADERS:
         check_headers(draft.headers)
+    if draft.key is not None or draft.reports_to is not None or draft.awaits != 0:
+        _check_ties(draft)
+    return draft
+
+
+def _check_ties(draft: Draft) -> None:
+    """Raise an InvalidInput unless what ties it to other messages could be."""
     if draft.key is not None:
         _check_text(draft.key, "key")
     if draft.reports_to is not None:
         _check_text(draft.reports_to, "reports_to")
     if draft.awaits != 0 and check_whole(draft.awaits, "awaits", least=0) > MOST_AWAITED:
         raise InvalidOption(f"awaits must be at most {MOST_AWAITED}, not {draft.awaits}")
-    return draft
 
 
 def check_settlement(settlement: Settlement) -> None:

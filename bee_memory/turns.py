@@ -21,9 +21,10 @@ class Turns:
     """The keys of one queue."""
 
     holders: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    parked: defaultdict[str, list[tuple[Place, Message]]] = field(
+    parked: defaultdict[str, list[tuple[bool, Place, Message]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    """In order; but one that holds the key itself, and ran out, comes first: all wait for it."""
     delivered: defaultdict[str | None, deque[float]] = field(
         default_factory=lambda: defaultdict(deque)
     )
@@ -66,13 +67,14 @@ class Turns:
         """Pass a message over."""
         assert message.key is not None
         message.parked = True
-        heapq.heappush(self.parked[message.key], (message.place, message))
+        waits = message.id not in self.holders[message.key]
+        heapq.heappush(self.parked[message.key], (waits, message.place, message))
 
     def next(self, key: str) -> Message | None:
         """Take the first of those that wait for a key, if any does."""
         waiting = self.parked[key]
         while waiting:
-            place, message = heapq.heappop(waiting)
+            _, place, message = heapq.heappop(waiting)
             if message.parked and message.key == key and message.place == place:
                 message.parked = False
                 return message

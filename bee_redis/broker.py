@@ -42,7 +42,7 @@ from bee_redis.address import Links, links
 from bee_redis.inspector import RedisInspector
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import (
-    draft_arguments,
+    drafts_arguments,
     is_plain,
     lease,
     microseconds,
@@ -162,7 +162,7 @@ class RedisBroker(RedisInspector, Store):
             raise InvalidOption(f"{len(drafts)} drafts in one send; at most {MOST}")
         check_queue(queue)
         self._check_usable()
-        arguments = [part for draft in drafts for part in draft_arguments(draft)]
+        arguments = drafts_arguments(drafts)
         if not drafts:
             return []
         until = self._until()

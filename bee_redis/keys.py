@@ -20,7 +20,7 @@ KINDS = {
     "results": "hash",
     "bell": "list",
 }
-"""In the order in which every script takes them; `lua/lib.lua` says what is in each."""
+"""In the order in which every script takes them; `lua/layout.lua` says what is in each."""
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Between bee's data and the packed records of `lua/lib.lua`."""
+"""Between bee's data and the packed records of `lua/layout.lua`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import (
+    KEEP,
     NO_HEADERS,
     ZERO,
     Counters,
@@ -41,8 +42,26 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
+def drafts_arguments(drafts: Sequence[Draft]) -> list[str | int | bytes]:
+    """Drafts as the arguments of `send.lua`. Of plain ones, id and body say all."""
+    arguments: list[str | int | bytes] = []
+    for draft in drafts:
+        if (
+            draft.if_taken is not KEEP
+            or draft.delay
+            or draft.priority
+            or draft.headers
+            or draft.key
+            or draft.reports_to
+            or draft.awaits
+        ):
+            return [7, *(part for draft in drafts for part in draft_arguments(draft))]
+        arguments += (draft.id, draft.body)
+    return [2, *arguments]
+
+
 def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
-    """A draft as the seven arguments of `send.lua`."""
+    """A full draft, as `lib.lua` takes it."""
     delay = microseconds(draft.delay) if draft.delay else 0
     rule, headers = pack_rule(draft.if_taken), pack_headers(draft.headers)
     return (draft.id, rule, delay, draft.priority, _pack_extras(draft), headers, draft.body)

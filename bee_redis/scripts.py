@@ -1,4 +1,4 @@
-"""The scripts: a file per verb, `lib.lua` in front of each, other parts where they are needed."""
+"""The scripts: a file per verb, and in front of it what it shares with others."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import hashlib
 from importlib import resources
 
 FILES = resources.files("bee_redis") / "lua"
-PARTS = {
-    "archive.lua": {"settle", "cancel", "get", "scan", "restore", "prune"},
-    "turns.lua": {"lease"},
+SHARED = {
+    "layout": None,
+    "send_usual": {"send"},
+    "lib": None,
+    "archive": {"settle", "cancel", "get", "scan", "restore", "prune"},
+    "turns": {"lease"},
 }
-"""What is put behind `lib.lua`, in front of which verbs."""
+"""What stands in front of a verb, in this order: of every one (None), or of some."""
 
 
 class Script:
     """A script's text and the name the server knows it by."""
 
     def __init__(self, verb: str) -> None:
-        shebang, _, body = (FILES / f"{verb}.lua").read_text("utf-8").partition("\n")
-        library = (FILES / "lib.lua").read_text("utf-8")
-        for part, verbs in PARTS.items():
-            if verb in verbs:
-                library += (FILES / part).read_text("utf-8")
+        shebang, _, body = _read(verb).partition("\n")
+        shared = [_read(part) for part, verbs in SHARED.items() if verbs is None or verb in verbs]
         self.verb = verb
-        self.text = f"{shebang}\n{library}\n{body}".encode()
+        self.text = "\n".join([shebang, *shared, body]).encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+def _read(name: str) -> str:
+    return (FILES / f"{name}.lua").read_text("utf-8")
 
 
 VERBS = (

@@ -36,9 +36,9 @@ class RawRedis:
         return reply
 
     async def send(self, drafts: Sequence[bee.Draft]) -> None:
-        parts: list[object] = []
+        parts: list[object] = [2]
         for draft in drafts:
-            parts += (draft.id, "K", 0, 0, b"", b"", draft.body)
+            parts += (draft.id, draft.body)
         await self._run("send", *parts)
 
     async def lease(self) -> Sequence[bee.Lease]:

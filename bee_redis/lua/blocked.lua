@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- The successors of some ids (of all, if none is given: only their ids).
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  ids
 -- Returns the ids that have one; or per given id its msg ('' if it has none any more).
 if #ARGV == 0 then return call('HKEYS', NEXT) end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Delete or archive messages, whoever holds them.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  what (D, A), running (0, 1), then the ids
 -- Returns the positions (from 0) of the ids that had nothing to cancel.
 guard_all()

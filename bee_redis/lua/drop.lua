@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Delete the queue with all it holds. Tokens go on growing: they are drawn from the clock.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  none
 guard_all()
 return call('UNLINK', unpack(KEYS))

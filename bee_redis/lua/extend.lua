@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Hide held messages for a while from now.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  duration, then per receipt: id, token, how far it is ('' if nothing was said)
 -- Returns the positions (from 0) of the lost receipts. What they name is not touched.
 guard('ZCARD', LEASED, READY, LISTS)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- One message: the live one of an id, or else the one archived last.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  id
 -- Returns state, end of lease (''), meta, msg, archived_at ('') - or nothing.
 local m = fetch(ARGV[1])

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Take ready messages, in order, and hide them.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  limit, duration, holder, how many may hold a key ('' any number), and two rates, of the queue and
 --       of each key, as times and per ('' if there is none)
 -- Returns microseconds until something else may become ready ('' if nothing will by itself, '0' if
@@ -55,15 +55,18 @@ while taken < most and looks > 0 and passes > 0 do
   if #members == 0 then break end
   local ids, keys, at, over, chosen, seen = {}, {}, {}, {}, {}, 0
   for i = 1, #members do
-    local id, key = split(string.sub(members[i], 17))
+    local id, key = string.sub(members[i], 17), ''
+    if string.find(id, '\0', 1, true) then id, key = split(id) end
     if key ~= '' and chosen[key] then break end -- it has to be seen what becomes of the one before
     if key ~= '' and is_passed_over(key, id) then
       over[#over + 1] = i
     elseif #ids == most - taken then
       break
     else
-      ids[#ids + 1], keys[#keys + 1], at[#at + 1] = id, key, i
-      chosen[key] = true
+      ids[#ids + 1] = id
+      at[#ids] = i
+      keys[#ids] = key
+      if key ~= '' then chosen[key] = true end
     end
     seen = i
   end
@@ -141,7 +144,7 @@ if call('ZCARD', READY) == 0
     elseif not call('ZSCORE', LEASED, m.id)
       and not call('ZSCORE', DELAYED, delayed_place(m.priority, m.number, m.name))
       and not call('ZSCORE', READY, place(m.due, m.number, m.name))
-      and not call('ZSCORE', LISTS, parked_place(m.key, m.priority, m.due, m.number, m.id)) then
+      and not call('ZSCORE', LISTS, parked_place(m)) then
       if m.token == 0 then
         stand(m.name, m.due, m.number, m.priority)
       else -- its holder may be at work, and extend it: it gets a moment for that

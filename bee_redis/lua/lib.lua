@@ -1,69 +1,5 @@
--- What every script shares: the keys of a queue, how records are packed, and the steps that the
--- verbs are made of. It is put in front of each script; it does nothing by itself. What has to do
--- with the archive is in archive.lua.
---
--- KEYS  1 ready    zset  -priority -> due, number, name (in order of delivery, byte by byte)
---       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
---       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
---       4 msg      hash  id -> number, sent_at, due, priority, extras, headers, body
---       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, progress
---                        (only once it has been leased; then it outranks what msg says)
---       6 next     hash  id -> rule, msg                 (the blocked successor)
---       7 archive  zset  archived_at -> number, id
---       8 kept     hash  id -> archived_at, meta, msg    (the one archived last; older ones of the
---                        same id under id NUL number)
---       9 older    zset  0 -> id NUL archived_at, number (the older ones, in order)
---      10 head     hash  token, number, created, paused, listed, cursor, reason:... (how many are archived)
---      11 lists    zset  0 -> a letter and what it lists, each list in order, byte by byte:
---                        d key NUL time, token           (a delivery of a key with a rate; no key: of the queue)
---                        h key NUL id                    (who holds a key)
---                        p key NUL 128 - priority, due, number, id (parked: passed over for its key)
---                        r parent NUL id NUL note, result (what was reported to a message)
---                        w time, key                     (when to look at a key again)
---                        x time, id                      (when to forget a result)
---      12 results  hash  id -> until, note, result
---      13 bell     list  a wake-up each
---
--- Times are microseconds of the server's clock. A live message has a field in msg and stands in
--- exactly one of ready, delayed, leased, or is parked; one whose lease ran out keeps its token while it
--- stands in ready, until somebody takes it over. Where it stands follows from its records, so a place
--- that does not is stale, and one that was deleted by hand can be found again. The name in a place is
--- the id, and behind a NUL the key if there is one. Extras are key, awaits and reports_to; few have any.
---
--- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
--- So what will be written to is looked at before (`guard`), and a record that is missing or too
--- short to be one of bee's counts as none.
-
-local READY, DELAYED, LEASED, MSG, META, NEXT = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local ARCHIVE, KEPT, OLDER, HEAD, LISTS = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local RESULTS, BELL = KEYS[12], KEYS[13]
-local call = redis.call
-
-local clock = call('TIME')
-local NOW = clock[1] * 1000000 + clock[2]
-
-local MSG_HEAD = '>I8ddbI4I2'     -- number, sent_at, due, priority, lengths of headers and extras
-local MSG_SIZE = 31
-local EXTRAS_AT = 30              -- their length, in msg
-local EXTRAS_HEAD = '>I4I2'       -- awaits, length of key; then key and reports_to
-local META_HEAD = '>I8dI8b'       -- token, due, number, priority
-local META_SIZE = 50              -- with the counters, and whether there are extras
-local META_LEAST = META_SIZE + 7  -- with no holder and no note
-local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
-local COUNTERS_AT = 26
-local COUNTERS_END = 49
-local PRIORITY_AT = 25            -- in msg and in meta
-local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
-local NO_NOTE = struct.pack('>I1I4', 0, 0)
-local BELLS = 8                   -- more wake-ups than this need not be kept
-
--- Numbers above 2^31 lose digits in tostring.
-local function text(number) return string.format('%.0f', number) end
-
--- Fail, with WRONGTYPE, if somebody else's data is there. `size` is the command that says how much.
-local function guard(size, ...)
-  for i = 1, select('#', ...) do call(size, (select(i, ...))) end
-end
+-- The steps that the verbs are made of. It stands behind layout.lua, in front of most scripts; it does
+-- nothing by itself. What has to do with the archive is in archive.lua.
 
 local function guard_all()
   guard('ZCARD', READY, DELAYED, LEASED, ARCHIVE, OLDER, LISTS)
@@ -71,11 +7,11 @@ local function guard_all()
   guard('LLEN', BELL)
 end
 
-local function place(due, number, name) return struct.pack('>dI8', due, number) .. name end
-local function delayed_place(priority, number, name) return struct.pack('>I1I8', 128 - priority, number) .. name end
-local function parked_place(key, priority, due, number, id)
-  return 'p' .. key .. '\0' .. struct.pack('>I1dI8', 128 - priority, due, number) .. id
+local function parked_place(m)
+  return 'p' .. m.key .. '\0' .. struct.pack('>I1I1dI8', m.token == 0 and 1 or 0, 128 - m.priority, m.due, m.number)
+    .. m.id
 end
+local PARKED_HEAD = 18 -- bytes between the NUL and the id
 
 -- The ends of that part of a list which begins so.
 local function within(prefix) return '[' .. prefix .. '\0', '(' .. prefix .. '\1' end
@@ -158,7 +94,7 @@ local function displace(m)
   if call('ZREM', LEASED, m.id) == 0
     and call('ZREM', DELAYED, delayed_place(m.priority, m.number, m.name)) == 0
     and call('ZREM', READY, place(m.due, m.number, m.name)) == 0 and m.key ~= '' then
-    call('ZREM', LISTS, parked_place(m.key, m.priority, m.due, m.number, m.id))
+    call('ZREM', LISTS, parked_place(m))
   end
 end
 
@@ -176,7 +112,7 @@ local function unpark(key)
   local first, last = within('p' .. key)
   local found = call('ZRANGEBYLEX', LISTS, first, last, 'LIMIT', 0, 1)[1]
   if not found then return 0 end
-  local level, due, number, at = struct.unpack('>I1dI8', found, #key + 3)
+  local _, level, due, number, at = struct.unpack('>I1I1dI8', found, #key + 3)
   call('ZREM', LISTS, found)
   call('ZADD', READY, level - 128, place(due, number, name_of(string.sub(found, at), key)))
   return 1
@@ -299,7 +235,7 @@ local function next_numbers(count)
   return last
 end
 
--- Drafts are seven arguments each: id, rule (K, R, or four characters), delay, priority, extras
+-- A full draft is seven arguments: id, rule (K, R, or four characters), delay, priority, extras
 -- (packed), headers, body.
 local DRAFT = 7
 
@@ -389,12 +325,6 @@ local function rank_after(key, score, member, newest_first)
   local rank = call(newest_first and 'ZREVRANK' or 'ZRANK', key, member)
   if stranger then call('ZREM', key, member) end
   return stranger and rank or rank + 1
-end
-
--- Wake up to `count` of those who wait.
-local function ring(count)
-  local missing = math.min(count, BELLS - call('LLEN', BELL))
-  for _ = 1, missing do call('RPUSH', BELL, '1') end
 end
 
 -- A message as an operator sees it: state, end of lease, meta, msg, archived_at.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- From now on nothing is leased.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  none
 -- Returns 1 if somebody has said (list.lua) that the queue's name is in the registry.
 call('HSET', HEAD, 'paused', '1')

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Delete archived messages, oldest first.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  least age, how many of the newest to keep, limit
 -- Returns how many were deleted.
 guard_all()

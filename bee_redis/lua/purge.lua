@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Delete some of what waits: ready, delayed and blocked. Leased messages are left alone, also those
 -- whose lease ran out but which nobody has taken over.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  limit, and to go on in ready: score, member
 -- Returns how many were deleted, whether there may be more, and where to go on (score, member).
 guard('ZCARD', READY, DELAYED, LISTS)
@@ -28,7 +28,7 @@ local ids = {}
 local parked = call('ZRANGEBYLEX', LISTS, '[p', '(q', 'LIMIT', 0, limit)
 for _, member in ipairs(parked) do
   local at = string.find(member, '\0', 1, true)
-  local id = string.sub(member, at + 18)
+  local id = string.sub(member, at + PARKED_HEAD + 1)
   if is_held(id) then
     unpark(string.sub(member, 2, at - 1)) -- it ran out, and is not ours to delete
   else

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- What was reported to a message, in the order of the ids.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  id, the id to go on behind ('' at the beginning), limit
 -- Returns per report: id, then note and result, packed.
 local prefix = 'r' .. ARGV[1] .. '\0'

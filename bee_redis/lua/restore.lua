@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Move the message of each id that was archived last back into the queue, as a fresh one.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  ids
 -- Returns the positions (from 0) of the ids that were not restored.
 guard_all()

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- How messages ended, as far as it was to be kept.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  ids
 -- Returns per id: note and result, packed; '' if there is none, or its time is over.
 local reply = call('HMGET', RESULTS, unpack(ARGV))

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- End a pause, and wake those who wait.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  none
 guard('HLEN', HEAD)
 ring(BELLS)

@@ -1,6 +1,6 @@
 #!lua flags=no-writes,allow-oom
 -- Which commands the user of this connection may not send. It touches no key, and stands alone:
--- lib.lua is not put in front of it.
+-- nothing is put in front of it.
 -- KEYS  none
 -- ARGV  per command: its name, a key
 -- Returns the names, also of commands that the server does not have.

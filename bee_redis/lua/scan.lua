@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- A page of messages in one state.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  state (ready, delayed, leased, archived), limit, and to go on: score, member. Behind what stands
 --       in the line come those that are parked, with a score of inf
 -- Returns where to go on (score, member; '' at the end), then per message the id and the five
@@ -30,7 +30,7 @@ if #found > last then reply[1], reply[2] = found[last], found[last - 1] end
 local skip = ({ready = 17, delayed = 10, leased = 1, archived = 9})[state]
 for i = 1, last, 2 do
   local id = id_of(string.sub(found[i], skip))
-  if found[i + 1] == 'inf' then id = string.sub(found[i], string.find(found[i], '\0', 1, true) + 18) end
+  if found[i + 1] == 'inf' then id = string.sub(found[i], string.find(found[i], '\0', 1, true) + PARKED_HEAD + 1) end
   local fields
   if newest_first then
     local record = kept_record(id, string.sub(found[i], 1, 8))

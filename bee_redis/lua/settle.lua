@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- End leases: delete, archive, or reschedule in place.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  the number of plain ones, then for each: id, token (delete it, nothing else to do);
 --       then per settlement: id, token, what (D, A, R, F), delay, counters (packed), reason,
 --       detail, result, for how long to keep it (0: not), number of drafts, and its drafts as in send.lua

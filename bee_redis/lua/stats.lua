@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Count everything, from one moment.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  none
 -- Returns ready, delayed, leased, blocked, paused (0, 1), the time for which the message longest due
 -- has waited ('' if none is ready), how many were ever created, then reason, count, ... of the archive.
@@ -23,7 +23,7 @@ for _ = 1, 1000 do -- the first of each key
   found = call('ZRANGEBYLEX', LISTS, after, '(q', 'LIMIT', 0, 1)[1]
   if not found then break end
   local at = string.find(found, '\0', 1, true)
-  older((struct.unpack('>d', found, at + 2)))
+  older((struct.unpack('>d', found, at + 3)))
   after = '[' .. string.sub(found, 1, at - 1) .. '\1'
 end
 local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 1)

@@ -47,8 +47,10 @@ local function park(members, over, seen)
     if i <= seen then
       local id, key = split(string.sub(members[i], 17))
       local level = 128 + call('ZSCORE', READY, members[i])
+      local held = call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
       places[#places + 1] = 0
-      places[#places + 1] = 'p' .. key .. '\0' .. struct.pack('>I1', level) .. string.sub(members[i], 1, 16) .. id
+      places[#places + 1] = 'p' .. key .. '\0' .. struct.pack('>I1I1', held and 0 or 1, level)
+        .. string.sub(members[i], 1, 16) .. id
     end
   end
   if #places > 0 then call('ZADD', LISTS, unpack(places)) end

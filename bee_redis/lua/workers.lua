@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Who holds leases: a page of them.
--- KEYS  see lib.lua
+-- KEYS  see layout.lua
 -- ARGV  limit, and to go on: the rank
 -- Returns end of lease, holder, ... for leases that have not run out; of some the holder is not known,
 -- because its record was deleted by hand: nil.

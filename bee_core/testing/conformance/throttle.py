@@ -154,6 +154,18 @@ class Throttled(Conformance):
                 assert "b" == again.receipt.id
                 assert again.counters.stalls in (1, 2)  # two, if the store was slow before
 
+    async def test_a_lease_that_ran_out_is_not_shut_out_by_those_that_wait_for_it(self) -> None:
+        async with self.harness() as h:
+            slow = Throttle(key_rate=rate(h, 1, 3 * SHORT))
+            await line(h, "low")
+            await lapse(h, throttle=slow)
+            await send(h, draft(h, "high", key="k", priority=9))
+
+            early = await lease(h, throttle=slow)
+            await h.advance(4 * SHORT)
+
+            assert ["low"] == ids(early or await lease(h, throttle=slow))
+
     async def test_each_key_has_a_rate_of_its_own(self) -> None:
         async with self.harness() as h:
             two = Throttle(per_key=None, key_rate=rate(h, 2))
