@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 BODY = b"x" * 200
-ONE_BY_ONE, BATCH, BATCHES = 400, 100, 60
+ONE_BY_ONE, BATCH, BATCHES = 1_000, 100, 300
 NAMES = ("send one by one", "send in batches", "drain in batches")
 
 
@@ -80,8 +80,12 @@ def main() -> None:
     here = Path(__file__).parents[1]
     sys.path.insert(0, str(here))
     from tests.chaos import stores
+    from tests.servers import PgServer
 
-    servers = [stores.durable(options.store), stores.durable(options.store)]
+    servers: list[stores.Killable] = [
+        PgServer(18, keep=True, durable=True) if options.store == "pg" else stores.durable("valkey")
+        for _ in range(2)
+    ]
     trees = [options.before.resolve(), here]
     ratios: list[list[float]] = [[], [], []]
     found: list[list[list[float]]] = [[], []]

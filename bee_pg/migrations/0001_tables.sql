@@ -46,11 +46,10 @@ alter table message alter body set storage external; -- a large one leaves the r
 create index message_line on message (queue, (-priority), due, number) where not leased and not parked;
 -- The leases, by when they run out.
 create index message_leases on message (queue, leased_until) where leased;
--- Those that wait, by their key, in the order in which they get it; those of them that were passed over;
--- and those that hold it. Messages without a key are in none of these.
-create index message_turns on message (queue, key, (-priority), due, number) where key is not null and not leased;
-create index message_parked on message (queue, key, (-priority), due, number) where parked;
-create index message_holders on message (queue, key) where key is not null and token is not null;
+-- Those with a key: who holds it (0), and who waits for it (1), in the line or parked, each in the order in
+-- which they get it. One index, because every message has to be asked whether it belongs there.
+create index message_keys on message (queue, key, ((token is null)::integer), parked, (-priority), due, number)
+  where key is not null;
 
 -- What was sent to an id that is leased: it waits for the end of the lease, to be merged or to follow.
 create table successor (

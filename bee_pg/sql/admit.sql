@@ -35,13 +35,17 @@ begin
       ) k
       cross join lateral (
         select count(*) as held from message m
-        where m.queue = admit.queue and m.key = k.key and m.token is not null
+        where m.queue = admit.queue and m.key = k.key and (m.token is null)::integer = 0
       ) h
       cross join lateral (
-        select m.ctid as place, m.key, m.parked from message m
-        where m.queue = admit.queue and m.key = k.key and not m.leased and m.token is null and m.due <= now
-          and (-m.priority, m.due, m.number) <= (k.rank, k.due, k.number)
-        order by -m.priority, m.due, m.number limit greatest(per_key - h.held, 0)
+        select w.* from (values (true), (false)) as p (parked), lateral (
+          select m.ctid as place, m.key, m.parked, -m.priority as rank, m.due, m.number from message m
+          where m.queue = admit.queue and m.key = k.key and (m.token is null)::integer = 1
+            and m.parked = p.parked and m.due <= now
+            and (-m.priority, m.due, m.number) <= (k.rank, k.due, k.number)
+          order by -m.priority, m.due, m.number limit greatest(per_key - h.held, 0)
+        ) w
+        order by w.rank, w.due, w.number limit greatest(per_key - h.held, 0)
       ) w;
     perform let_go(admit.queue, before);
   end if;

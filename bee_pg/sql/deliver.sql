@@ -29,16 +29,25 @@ declare
   in_turn boolean := cardinality(ids) > 1
     and exists (select from unnest(rules) as u (rule) where length(u.rule) = 4);
 begin
-  insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body,
-                       key, awaits, reports_to)
-    select deliver.queue, d.id, d.number, d.number, coalesce(d.priority, 0), now,
-           now + make_interval(secs => coalesce(d.delay, 0)), d.headers, d.body,
-           d.key, d.awaits, d.parent
-    from unnest(ids, numbers, priorities, delays, deliver.headers, bodies, keys, deliver.awaits, parents)
-      as d (id, number, priority, delay, headers, body, key, awaits, parent)
-    where not in_turn
-    order by d.id collate "C", d.number
-    on conflict (queue, id) do nothing;
+  if num_nonnulls(rules, delays, priorities, deliver.headers, keys, deliver.awaits, parents) = 0 then
+    -- most are plain, and need not pay for what others have
+    insert into message (queue, id, incarnation, number, priority, sent_at, due, body)
+      select deliver.queue, d.id, d.number, d.number, 0, now, now, d.body
+      from unnest(ids, numbers, bodies) as d (id, number, body)
+      order by d.id collate "C", d.number
+      on conflict (queue, id) do nothing;
+  else
+    insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body,
+                         key, awaits, reports_to)
+      select deliver.queue, d.id, d.number, d.number, coalesce(d.priority, 0), now,
+             now + make_interval(secs => coalesce(d.delay, 0)), d.headers, d.body,
+             d.key, d.awaits, d.parent
+      from unnest(ids, numbers, priorities, delays, deliver.headers, bodies, keys, deliver.awaits, parents)
+        as d (id, number, priority, delay, headers, body, key, awaits, parent)
+      where not in_turn
+      order by d.id collate "C", d.number
+      on conflict (queue, id) do nothing;
+  end if;
   get diagnostics made = row_count;
   if made = cardinality(ids) and deliver.awaits is null and parents is null then
     insert into created (queue, count) values (deliver.queue, made);

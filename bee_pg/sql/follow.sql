@@ -22,7 +22,7 @@ begin
     from (select distinct u.key from unnest(follow.delivered || held_back) as u (key) where u.key is not null) k
     cross join lateral (
       select count(*) as held from message m
-      where m.queue = follow.queue and m.key = k.key and m.token is not null and per_key is not null
+      where m.queue = follow.queue and m.key = k.key and (m.token is null)::integer = 0 and per_key is not null
     ) h
     left join lateral (
       select r.again from room(follow.queue, k.key, now, key_times, key_per) r where key_times is not null
@@ -30,7 +30,10 @@ begin
     where (
       k.key = any (held_back)
       or (per_key is null or h.held < per_key)
-        and exists (select from message m where m.queue = follow.queue and m.key = k.key and m.parked)
+        and exists (
+          select from message m
+          where m.queue = follow.queue and m.key = k.key and (m.token is null)::integer in (0, 1) and m.parked
+        )
     ) and not (
       r.again is not null
       and exists (select from wake w where w.queue = follow.queue and w.key = k.key and w.rated)

@@ -36,7 +36,7 @@ begin
       return query
         select s.* from (
           select m from message m
-          where m.queue = scan.queue and m.parked
+          where m.queue = scan.queue and m.key is not null and m.parked
             and (scan.parked is not true or (-m.priority, m.due, m.number) > (rank, mark, scan.number))
           order by -m.priority, m.due, m.number limit most - page
         ) as r (m), lateral stored(r.m, now) s

@@ -24,7 +24,7 @@ language sql stable set search_path from current as $$
     from message m where m.queue = stats.queue and not m.leased and not m.parked
   ) line,
   lateral (
-    select count(*), min(m.due) as first from message m where m.queue = stats.queue and m.parked
+    select count(*), min(m.due) as first from message m where m.queue = stats.queue and m.key is not null and m.parked
   ) parked,
   lateral (
     select count(*) filter (where m.leased_until <= t.now) as over,

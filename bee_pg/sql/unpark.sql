@@ -38,7 +38,7 @@ begin
     from unnest(keys) as k (key)
     cross join lateral (
       select count(*) as held from message m
-      where m.queue = unpark.queue and m.key = k.key and m.token is not null and per_key is not null
+      where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer = 0 and per_key is not null
     ) h
     left join lateral (
       select r.room, r.again from room(unpark.queue, k.key, now, key_times, key_per) r
@@ -49,7 +49,7 @@ begin
     where m.ctid = any (array( -- not the next that nobody has locked: no other may go before it
       select m.ctid from unnest(keys, free, agains) as k (key, free, again), lateral (
         select m.ctid from message m
-        where m.queue = unpark.queue and m.key = k.key and m.parked and m.token is null and k.again is null
+        where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer = 1 and m.parked and k.again is null
         order by -m.priority, m.due, m.number limit k.free
       ) m
     )) and m.parked
@@ -57,7 +57,7 @@ begin
   ) || array(
     select m.ctid from unnest(keys, agains) as k (key, again), lateral (
       select m.ctid from message m
-      where m.queue = unpark.queue and m.key = k.key and m.token is not null and m.parked and k.again is null
+      where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer = 0 and m.parked and k.again is null
       for update skip locked
     ) m
   );
@@ -69,13 +69,17 @@ begin
   delete from wake w where w.ctid = any (notes) and w.key = any (array(
     select k.key from unnest(keys, free, agains) as k (key, free, again)
     where k.free = 0 or k.again is not null or k.key = any (woken) or not exists (
-      select from message m where m.queue = unpark.queue and m.key = k.key and m.parked
+      select from message m
+      where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer in (0, 1) and m.parked
     )
   ));
   more := found and cardinality(notes) = 250;
   insert into wake (queue, key, at, rated)
     select unpark.queue, k.key, k.again, true from unnest(keys, agains) as k (key, again)
     where k.again is not null
-      and exists (select from message m where m.queue = unpark.queue and m.key = k.key and m.parked)
+      and exists (
+        select from message m
+        where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer in (0, 1) and m.parked
+      )
       and not exists (select from wake w where w.queue = unpark.queue and w.key = k.key and w.rated);
 end $$;
