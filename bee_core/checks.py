@@ -24,7 +24,7 @@ from bee_core.message import (
 _QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
 _LONGEST_ID = 200
 LONGEST_PROGRESS = 200
-MOST_AWAITED = 1_000_000
+MOST_AWAITED = 100_000
 
 
 def check_queue(name: str) -> str:
@@ -38,11 +38,7 @@ def check_queue(name: str) -> str:
 
 def check_id(id: str) -> str:
     """The id, or InvalidName. Any text without control characters that UTF-8 can hold."""
-    if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
-        raise InvalidName(f"{id!r:.100} is not a job id: 1 to {_LONGEST_ID} characters")
-    if not id.isprintable() and any(category(c) in ("Cc", "Cs") for c in id):
-        raise InvalidName(f"{id!r} is not a job id: no control characters, no lone surrogates")
-    return id
+    return check_text(id, "job id")
 
 
 def check_ids(ids: Sequence[str]) -> Sequence[str]:
@@ -50,6 +46,15 @@ def check_ids(ids: Sequence[str]) -> Sequence[str]:
     for id in ids:
         check_id(id)
     return ids
+
+
+def check_text(text: str, what: str, *, longest: int = _LONGEST_ID) -> str:
+    """Text that an id could be, or an InvalidName that says what it was for."""
+    if not isinstance(text, str) or not 0 < len(text) <= longest:
+        raise InvalidName(f"{text!r:.100} is not a {what}: text of 1 to {longest} characters")
+    if not text.isprintable() and any(category(c) in ("Cc", "Cs") for c in text):
+        raise InvalidName(f"{text!r} is not a {what}: no control characters, no lone surrogates")
+    return text
 
 
 def check_whole(value: int, name: str, *, least: int) -> int:
@@ -83,9 +88,9 @@ def check_draft(draft: Draft) -> Draft:
 def _check_ties(draft: Draft) -> None:
     """Raise an InvalidInput unless what ties it to other messages could be."""
     if draft.key is not None:
-        _check_text(draft.key, "key")
+        check_text(draft.key, "key")
     if draft.reports_to is not None:
-        _check_text(draft.reports_to, "reports_to")
+        check_text(draft.reports_to, "job id to report to")
     if draft.awaits != 0 and check_whole(draft.awaits, "awaits", least=0) > MOST_AWAITED:
         raise InvalidOption(f"awaits must be at most {MOST_AWAITED}, not {draft.awaits}")
 
@@ -118,7 +123,7 @@ def check_terminal(to: Terminal) -> Terminal:
 
 def check_holder(holder: str) -> str:
     """The name of who leases: any text that an id could be."""
-    return _check_text(holder, "holder")
+    return check_text(holder, "holder's name")
 
 
 def check_throttle(throttle: Throttle) -> Throttle:
@@ -140,11 +145,3 @@ def check_progress(progress: Mapping[str, str]) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidPayload(f"progress of {id!r} cannot be UTF-8: {error}") from error
-
-
-def _check_text(text: str, what: str) -> str:
-    """Text that an id could be, or an InvalidName that says what it was for."""
-    try:
-        return check_id(text)
-    except InvalidName as error:
-        raise InvalidName(f"{what}: {error}") from None

@@ -30,7 +30,7 @@ from bee_core.clock import Clock
 from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
 from bee_core.group import AWAITS_HEADER, Group, plan_group
-from bee_core.message import Counters, Draft, IfTaken, Lease
+from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease
 from bee_core.results import Result, reader
 from bee_core.strategy import Policy
 
@@ -56,15 +56,6 @@ class SendOptions(TypedDict, total=False):
     policy: Policy | None
     headers: Mapping[str, str]
     if_taken: IfTaken
-    key: str | None
-
-
-class GroupOptions(TypedDict, total=False):
-    """The options of `Queue.group`."""
-
-    priority: int
-    policy: Policy | None
-    headers: Mapping[str, str]
     key: str | None
 
 
@@ -175,14 +166,18 @@ class Delivery(Generic[J]):
         then: J,
         id: str | None = None,
         timeout: Duration | None = None,
-        **options: Unpack[GroupOptions],
+        priority: int = 0,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        key: str | None = None,
     ) -> Group:
         """Send a group to this queue if, and in the same step as, this job is settled as done.
 
         Takes the arguments of `Queue.group`. What this job is part of does not wait for it.
         """
+        options = {"priority": priority, "policy": policy, "headers": headers, "key": key}
         group, drafts = plan_group(
-            self._queue.draft, jobs, then, id=id, timeout=timeout, options={**options}
+            self._queue.draft, jobs, then, id=id, timeout=timeout, options=options
         )
         self.follow_ups += tuple(drafts)
         return group
@@ -196,8 +191,10 @@ class Delivery(Generic[J]):
         if isinstance(done, str):
             text = done if done.isprintable() else _on_one_line(done)
             self.said = text[:LONGEST_PROGRESS] or "-"
+        elif isinstance(done, int | float):
+            self.said = (f"{done:.0%}" if 0 <= done <= 1 else f"{done:g}")[:LONGEST_PROGRESS]
         else:
-            self.said = f"{done:.0%}"[:LONGEST_PROGRESS]
+            raise InvalidOption(f"progress is text, or a number from 0 to 1; not {done!r:.100}")
         self._on_said()
 
     @overload
@@ -234,7 +231,7 @@ class Delivery(Generic[J]):
         loop = WORKER_LOOP.get(None)
         if loop is None or _is_in_a_loop():
             work.close()
-            raise InvalidOption("from_thread is for plain functions, which run in a thread: await")
+            raise InvalidOption("from_thread is for plain functions: in an async one, await")
         try:
             future = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop is closed: this thread has outlived its worker

@@ -10,13 +10,13 @@
     │       ├── SchemaMissing   the database has no tables of bee's; the message says what to run
     │       └── SchemaMismatch  the tables are of another version of bee
     ├── InvalidInput            an argument that cannot be used (also a ValueError)
-    │   ├── InvalidName         a queue name or a job id
+    │   ├── InvalidName         a queue's name, a job id, a key, a schedule's name
     │   ├── InvalidOption       a duration, a limit, a priority, a strategy
     │   ├── InvalidPayload      a job that cannot be written as JSON without loss
     │   └── PayloadTooLarge     a job larger than the queue allows
     ├── DecodeError             bytes that are not a job of this queue
     │   └── UnknownJob          a job of a kind, or an envelope version, this program does not know
-    ├── IdTaken                 `if_taken=Reject()` and the id is live
+    ├── IdTaken                 `if_taken=Reject()`, or a group, and the id is live
     ├── JobFailed               the result that is asked for: the job did not succeed
     ├── NoResult                the result that is asked for: nothing is known of it, or kept
     ├── ResultTimeout           the result that is asked for: not yet there (also a TimeoutError)
@@ -81,7 +81,7 @@ class InvalidInput(BeeError, ValueError):
 
 
 class InvalidName(InvalidInput):
-    """A queue name or a job id outside the rule."""
+    """A name, an id or a key outside the rule."""
 
 
 class InvalidOption(InvalidInput):
@@ -129,7 +129,10 @@ class UnknownJob(DecodeError):
 
 
 class IdTaken(BeeError):
-    """A send with `if_taken=Reject()` met a live message. Nothing of its batch was stored."""
+    """A send met a live message. With `if_taken=Reject()` nothing of its batch was stored.
+
+    A group, all the rest of which was sent, has met one that will never report to it.
+    """
 
     def __init__(self, queue: str, ids: Iterable[str]) -> None:
         self.queue = queue

@@ -23,7 +23,7 @@ class Fetcher:
     """Leases messages of one queue for one worker.
 
     `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
-    certainly lasts to) and says whether its handler was started, `resting` says whether the worker
+    certainly lasts to) and says whether a job was started, `resting` says whether the worker
     holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
     after which nothing was to be had.
     """
@@ -64,7 +64,7 @@ class Fetcher:
         self._cut_short: asyncio.Task[None] | None = None
 
     async def run(self, *, max_jobs: float, until_empty: bool) -> None:
-        """Return when stopped, when enough handlers were started, or when there is nothing left.
+        """Return when stopped, when enough jobs were started, or when there is nothing left.
 
         Raises only what waiting cannot mend: BrokerClosed and BrokerMisconfigured.
         """

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bee_core.broker import Broker, Inspector
+from bee_core.checks import MOST_AWAITED
 from bee_core.duration import LONGEST, Duration, seconds
 from bee_core.errors import InvalidName, InvalidOption
 from bee_core.ids import new_id
@@ -41,6 +42,8 @@ def plan_group(
     name = new_id() if id is None else id
     wait = LONGEST if timeout is None else seconds(timeout, "timeout")
     members = list(jobs)
+    if len(members) > MOST_AWAITED:
+        raise InvalidOption(f"a group has at most {MOST_AWAITED} jobs, not {len(members)}")
     width = len(str(len(members)))
     children = [
         _checked(job) if isinstance(job, Draft) else draft(job, id=f"{name}/{number:0{width}}")

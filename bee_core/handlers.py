@@ -91,6 +91,8 @@ class Handlers(Generic[J]):
 
     def schedule(self, schedule: Schedule[J]) -> None:
         """A job that is sent again and again, by whoever works on this queue."""
+        if not isinstance(schedule, Schedule):
+            raise InvalidOption(f"schedules are of the class Schedule; not {schedule!r}")
         id = message_id(schedule.name)
         if id in self.schedules:
             raise InvalidOption(
@@ -166,4 +168,4 @@ class Handlers(Generic[J]):
             counters=report.counters,
             note=report.note,
         )
-        return failure, "failure", FAILURE_RULES, self._failure
+        return failure, FAILURE, FAILURE_RULES, self._failure

@@ -107,7 +107,7 @@ class Heartbeat:
             self._idle = False
             self._alarm.ring()
 
-    def tell(self) -> None:
+    def hear(self) -> None:
         """A handler has said how far it is. Any thread may call it, as often as it likes."""
         if not self._news:
             self._news = True

@@ -66,7 +66,7 @@ class Result(Generic[T]):
         try:
             return self._decoder.decode(report.result)
         except Exception as error:
-            raise DecodeError(f"the result of job {report.id!r} is another: {error}") from error
+            raise DecodeError(f"the result of job {report.id!r}: {error}") from error
 
     def __repr__(self) -> str:
         shown = bytes(self._report.result[:100]) if self.ok else self._report.note.reason

@@ -91,7 +91,9 @@ def wanted(
     check_whole(least, "least", least=0)
     check_whole(most, "most", least=least)
     check_whole(concurrency, "concurrency", least=1)
-    if per_worker is not None and not 0 < per_worker < math.inf:
+    if per_worker is not None and not (
+        isinstance(per_worker, int | float) and 0 < per_worker < math.inf
+    ):
         raise InvalidOption(f"per_worker must be a number of jobs above 0, not {per_worker!r}")
     patience = seconds(target, "target", least=0.001)
     ahead = seconds(spin_up, "spin_up")

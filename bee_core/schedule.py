@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSimError
 
-from bee_core.checks import check_id
+from bee_core.checks import check_text, check_whole
 from bee_core.duration import Duration, seconds
-from bee_core.errors import InvalidName, InvalidOption
+from bee_core.errors import InvalidOption
 from bee_core.message import NO_HEADERS
 from bee_core.strategy import Policy
 from bee_core.timing import Cron, Every, Timing, latest
@@ -56,7 +56,7 @@ class Schedule(Generic[J_co]):
     key: str | None = None
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_text(self.name, "schedule's name", longest=LONGEST_NAME)
         object.__setattr__(self, "_timing", _timing(self))
         if self.missed not in ("once", "skip"):
             raise InvalidOption(
@@ -73,11 +73,11 @@ class Schedule(Generic[J_co]):
 
     def upcoming(self, count: int = 1, *, after: datetime | None = None) -> list[datetime]:
         """The next instants, in UTC: after now by this machine's clock, or after another time."""
-        if after is not None and after.tzinfo is None:
+        if after is not None and (not isinstance(after, datetime) or after.tzinfo is None):
             raise InvalidOption("after must be an aware datetime: say which time zone is meant")
         instant = (datetime.now(UTC) if after is None else after).timestamp()
         found = []
-        for _ in range(count):
+        for _ in range(check_whole(count, "count", least=0)):
             instant = self.timing.after(instant)
             found.append(datetime.fromtimestamp(instant, UTC))
         return found
@@ -149,17 +149,6 @@ def _next(
 ) -> Tick:
     instant = timing.after(now if last is None else max(now, last))
     return Tick(sent, Plan(str(timing), instant, last), min(instant - now, LOOK_IN), lapse)
-
-
-def _check_name(name: str) -> None:
-    try:
-        check_id(name)
-    except InvalidName as error:
-        raise InvalidName(f"a schedule's name: {error}") from None
-    if len(name) > LONGEST_NAME:
-        raise InvalidName(
-            f"a schedule's name has at most {LONGEST_NAME} characters, not {len(name)}: {name!r}"
-        )
 
 
 def _timing(schedule: Schedule[object]) -> Timing:

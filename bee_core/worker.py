@@ -6,6 +6,7 @@ Its parts, all in one event loop but for the heartbeat:
     slots      one task per job, one timer for all deadlines    (slots.py, attempt.py)
     settler    one batch under way, the next one forming        (settler.py)
     heartbeat  renews leases from a thread of its own           (heartbeat.py)
+    planner    sees to it that schedules are in the store       (planner.py)
 
 What an outcome means is decided in `decide.py`, by way of `verdict.py`. No exception of a handler
 or an observer ends a worker, and of a broker only what waiting cannot mend. A worker touches no
@@ -200,7 +201,6 @@ class Worker(Generic[J]):
         """Work until stopped; or until the queue is empty, delayed jobs included; or for a while.
 
         Schedules that wait for their time do not count as jobs.
-
         Cancelling it interrupts the running jobs, gives them back, and is then honoured.
         """
         if self._begun:
@@ -363,8 +363,8 @@ class Worker(Generic[J]):
             return False
         deadline = math.inf if rules.timeout is None else now + rules.timeout
         attempt.job, attempt.call = job, call
-        processes, tell = self._slots.processes, self._heartbeat.tell
-        attempt.delivery = Delivery(lease, self.queue, self._clock, deadline, processes, tell)
+        processes, hear = self._slots.processes, self._heartbeat.hear
+        attempt.delivery = Delivery(lease, self.queue, self._clock, deadline, processes, hear)
         self._held[lease.receipt.token] = attempt
         self._report.attempt_started(attempt)
         self._slots.start(attempt, deadline)

@@ -78,11 +78,10 @@ class Queue:
 
     def unpark(self, key: str, now: float) -> None:
         """Look again at the first of those that wait for a key."""
-        message = self.turns.next(key)
-        if message is not None and self.live.get(message.id) is message:
-            self.order(message, now)
-        elif message is not None:
-            self.unpark(key, now)
+        while (message := self.turns.next(key)) is not None:
+            if self.live.get(message.id) is message:
+                self.order(message, now)
+                return
 
     def order(self, message: Message, now: float) -> None:
         """Put the message into the heap that its times call for."""
@@ -93,8 +92,8 @@ class Queue:
 
     def first(self, now: float) -> Message | None:
         """The ready message that is next in order."""
-        while self.turns.wakes and self.turns.wakes[0][0] <= now:
-            self.unpark(heapq.heappop(self.turns.wakes)[1], now)
+        while (key := self.turns.woken(now)) is not None:
+            self.unpark(key, now)
         while self.hidden and self.hidden[0][0] <= now:
             when, _, message = heapq.heappop(self.hidden)
             if self.live.get(message.id) is message and message.visible_at == when:

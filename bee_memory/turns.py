@@ -31,6 +31,8 @@ class Turns:
     """When, of late: of each key, and (under None) of the queue."""
     wakes: list[tuple[float, str]] = field(default_factory=list)
     """When to look again at a key, because of its rate."""
+    waking: dict[str, float] = field(default_factory=dict)
+    """The last of these times, by key: however many are passed over, one look is enough."""
     quiet_until: float = -math.inf
     """When the queue's own rate allows the next delivery."""
 
@@ -43,7 +45,9 @@ class Turns:
         """Whether one more message of that key may be delivered, or this one taken over."""
         room, again = self._room(key, throttle.key_rate, now)
         if room < 1:
-            heapq.heappush(self.wakes, (again, key))
+            if self.waking.get(key) != again:
+                self.waking[key] = again
+                heapq.heappush(self.wakes, (again, key))
             return False
         holders = self.holders[key]
         return throttle.per_key is None or id in holders or len(holders) < throttle.per_key
@@ -69,6 +73,15 @@ class Turns:
         message.parked = True
         waits = message.id not in self.holders[message.key]
         heapq.heappush(self.parked[message.key], (waits, message.place, message))
+
+    def woken(self, now: float) -> str | None:
+        """A key whose time has come, if there is any."""
+        if not self.wakes or self.wakes[0][0] > now:
+            return None
+        at, key = heapq.heappop(self.wakes)
+        if self.waking.get(key) == at:
+            del self.waking[key]
+        return key
 
     def next(self, key: str) -> Message | None:
         """Take the first of those that wait for a key, if any does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Literal, cast
+from typing import Literal, assert_never, cast
 
 import msgspec
 
@@ -113,6 +113,8 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
             what = "F"
         case Reschedule(delay=wait):
             what, delay = "R", microseconds(wait)
+        case _:
+            assert_never(settlement.disposition)
     note, added = settlement.note, settlement.counters
     arguments: list[str | int | bytes] = [
         *receipt_arguments(settlement.receipt),

@@ -107,7 +107,9 @@ def main() -> None:
         before, after = (statistics.median(figures[i] for figures in side) for side in found)
         least = min(f[i] for f in found[1]) / min(f[i] for f in found[0])
         middle = statistics.median(ratios[i])
-        print(f"{name:18} before {before:8.1f}  after {after:8.1f}  ratio {middle:.3f}  of the best {least:.3f}")
+        print(
+            f"{name:18} before {before:8.1f}  after {after:8.1f}  ratio {middle:.3f}  of the best {least:.3f}"
+        )
 
 
 if __name__ == "__main__":

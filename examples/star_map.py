@@ -50,19 +50,24 @@ async def gather(job: Gather, delivery: bee.Delivery[Jobs]) -> list[float | None
     return [result.value if result.ok else None for result in results]
 
 
-async def star_map(function: str, arguments: Sequence[tuple[float, ...]]) -> list[float | None]:
-    """The function of each tuple of arguments, in their order; None where it failed."""
+async def star_map(
+    name: str, function: str, arguments: Sequence[tuple[float, ...]]
+) -> list[float | None]:
+    """The function of each tuple of arguments, in their order; None where it failed.
+
+    `name` is the id of the group: who calls again while it runs waits for the same results.
+    """
     jobs = [Call(function, each) for each in arguments]
-    group = await calls.group(jobs, then=Gather(function), id=function)
-    print(f"{function}: {len(group.children)} jobs are sent, from {group.children[0]} on")
+    group = await calls.group(jobs, then=Gather(name), id=name)
+    print(f"{name}: {len(group.children)} jobs are sent, from {group.children[0]} on")
     return await calls.result(group.id, timeout=10, type=list[float | None])
 
 
 async def main() -> None:
     logging.getLogger("bee").setLevel(logging.ERROR)  # the failure is meant: no warning for it
     async with hive, hive.working():
-        print(await star_map("power", [(base, 2) for base in range(1, 11)]))
-        print(await star_map("divide", [(1, 2), (1, 0), (3, 4)]))
+        print(await star_map("squares", "power", [(base, 2) for base in range(1, 11)]))
+        print(await star_map("parts", "divide", [(1, 2), (1, 0), (3, 4)]))
 
 
 if __name__ == "__main__":

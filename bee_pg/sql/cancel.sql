@@ -1,5 +1,7 @@
 -- Delete or archive messages, whatever they are at; or, if `running` is false, only what waits.
 -- returns   the ids that had nothing to cancel
+-- locks     those that report before those that they report to, as one who settles does: else the two
+--           would wait for each other when a message is cancelled together with those that it awaits
 create or replace function cancel(queue text, ids text[], archived boolean, running boolean)
 returns text[]
 language plpgsql set search_path from current set lock_timeout = '3s'
@@ -23,7 +25,7 @@ begin
     into ended, held, was_held, keys, ends from (
       select m.id, m.token, m.key, m.reports_to from message m
       where m.queue = cancel.queue and m.id = any (ids)
-      order by m.id for update
+      order by m.awaits is not null, m.reports_to is null, m.id for update -- see `locks`
     ) h;
   if archived then
     perform put_away(cancel.queue, ended);

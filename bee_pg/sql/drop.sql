@@ -7,10 +7,23 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   gone bigint := 0;
   part bigint;
+  places tid[];
 begin
-  delete from message m where m.ctid = any (array(
-    select w.ctid from message w where w.queue = drop.queue order by w.id limit most for update
-  ));
+  -- Found and deleted one after the other, so that what changed while we waited for it is seen; and those
+  -- that report before those that they report to, as one who settles locks them.
+  places := array(
+    select w.ctid from message w
+    where w.queue = drop.queue and w.awaits is null order by w.id limit most for update
+  );
+  delete from message m where m.ctid = any (places);
+  get diagnostics part = row_count;
+  gone := gone + part;
+  places := array(
+    select w.ctid from message w
+    where w.queue = drop.queue and w.awaits is not null
+    order by w.reports_to is null, w.id limit most - gone for update
+  );
+  delete from message m where m.ctid = any (places);
   get diagnostics part = row_count;
   gone := gone + part;
   delete from successor s where s.queue = drop.queue; -- behind the messages: when none is left, none gets another

@@ -36,6 +36,8 @@ begin
         )
     ) and not (
       r.again is not null
-      and exists (select from wake w where w.queue = follow.queue and w.key = k.key and w.rated)
+      and exists (
+        select from wake w where w.queue = follow.queue and w.key = k.key and w.rated and w.at <= r.again
+      ) -- else it is from a rate that was slower
     );
 end $$;

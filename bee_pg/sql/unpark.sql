@@ -81,5 +81,7 @@ begin
         select from message m
         where m.queue = unpark.queue and m.key = k.key and (m.token is null)::integer in (0, 1) and m.parked
       )
-      and not exists (select from wake w where w.queue = unpark.queue and w.key = k.key and w.rated);
+      and not exists (
+        select from wake w where w.queue = unpark.queue and w.key = k.key and w.rated and w.at <= k.again
+      );
 end $$;

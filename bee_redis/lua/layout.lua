@@ -15,6 +15,7 @@
 --      10 head     hash  token, number, created, paused, listed, cursor, reason:... (how many are archived)
 --      11 lists    zset  0 -> a letter and what it lists, each list in order, byte by byte:
 --                        d key NUL time, token           (a delivery of a key with a rate; no key: of the queue)
+--                        e time, key                     (when to forget deliveries of a key)
 --                        h key NUL id                    (who holds a key)
 --                        p key NUL held (0) or not (1), 128 - priority, due, number, id (parked: passed
 --                                                        over for its key; one that ran out comes first)

@@ -31,20 +31,23 @@ local function bury(id, key)
   let_go(key, id)
 end
 
--- Whether a message has to wait for its key. What is found out about a key that is full holds to the end.
+-- Whether a message has to wait for its key. What is found out about a key that is full holds to the end;
+-- but one that holds it itself, and is taken over, is a delivery like any other.
 local full = {}
 local function is_passed_over(key, id)
   keyed = true
-  if not full[key] then
+  local holds = full[key] == 'held' and call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
+  if not full[key] or holds then
     local room, again = room_for(key, key_times, key_per)
     if room < 1 then
       full[key] = 'rate'
       call('ZADD', LISTS, 0, 'w' .. struct.pack('>d', again) .. key)
-    elseif per_key and count_holders(key, per_key) >= per_key then
+    elseif not holds and per_key and count_holders(key, per_key) >= per_key then
       full[key] = 'held'
+      holds = call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
     end
   end
-  return full[key] == 'rate' or full[key] == 'held' and not call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
+  return full[key] == 'rate' or full[key] == 'held' and not holds
 end
 
 local reply, taken, most = {'', text(NOW)}, 0, math.min(limit, (room_for('', times, per)))
@@ -103,11 +106,11 @@ while taken < most and looks > 0 and passes > 0 do
       reply[#reply + 1] = id
       reply[#reply + 1] = struct.pack('>I8', token) .. counters
       reply[#reply + 1] = message
-      if times then note_delivery('', token) end
+      if times then note_delivery('', token, per) end
       if keys[i] ~= '' then
         held[#held + 1] = keys[i]
         call('ZADD', LISTS, 0, 'h' .. keys[i] .. '\0' .. id)
-        if key_times then note_delivery(keys[i], token) end
+        if key_times then note_delivery(keys[i], token, key_per) end
       end
     end
   end
@@ -129,6 +132,7 @@ while taken < most and looks > 0 and passes > 0 do
   end
 end
 if taken > 0 then call('HSET', HEAD, 'token', text(token)) end
+if key_times then forget_deliveries(2 * limit + 100, key_times, key_per) end
 count_created()
 
 -- More messages than places: somebody deleted a place by hand. Nothing is lost by that, but it has to

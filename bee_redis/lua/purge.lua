@@ -37,6 +37,8 @@ for _, member in ipairs(parked) do
   end
 end
 delete(ids)
+-- As long as some are parked, those that stand in the line for them stay: the next page may never come.
+if #parked == limit then return {purged, 1, ARGV[2], ARGV[3]} end
 ids = {}
 local delayed = call('ZRANGE', DELAYED, 0, limit - 1)
 for i, member in ipairs(delayed) do ids[i] = id_of(string.sub(member, 10)) end

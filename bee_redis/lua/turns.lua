@@ -13,8 +13,17 @@ local function room_for(key, times, per)
   return 0, struct.unpack('>d', nth, #key + 3) + per
 end
 
-local function note_delivery(key, token)
+local function note_delivery(key, token, per)
   call('ZADD', LISTS, 0, 'd' .. key .. '\0' .. struct.pack('>dI8', NOW, token))
+  if key ~= '' then call('ZADD', LISTS, 0, 'e' .. struct.pack('>d', NOW + per) .. key) end
+end
+
+-- Remove some of the deliveries that count no more, of keys that may never be seen again.
+local function forget_deliveries(most, times, per)
+  for _, entry in ipairs(call('ZRANGEBYLEX', LISTS, '[e', '(e' .. struct.pack('>d', NOW), 'LIMIT', 0, most)) do
+    call('ZREM', LISTS, entry)
+    room_for(string.sub(entry, 10), times, per)
+  end
 end
 
 -- How many hold a key. Whoever no longer holds his message (deleted by hand) does not count.

@@ -122,6 +122,7 @@ def test_workers_that_seem_idle_are_halved() -> None:
         {"concurrency": 0},
         {"per_worker": 0.0},
         {"per_worker": math.inf},
+        {"per_worker": "15"},
         {"target": 0},
         {"spin_up": -1},
     ],

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import bee_core as bee
 from bee_core.schedule import LOOK_IN, ComeBack, Lapse, Plan, Tick, tick
 from bee_core.timing import Cron, Every, Timing, latest
+from bee_memory import MemoryBroker
 
 from .support import Jobs, Resize, SendEmail, Stranger
 
@@ -295,6 +296,17 @@ def test_the_longest_name_still_makes_an_id() -> None:
     assert 200 >= len(declared.id)
 
 
+def test_a_worker_takes_schedules_only() -> None:
+    with pytest.raises(bee.InvalidOption, match="of the class Schedule; not 'nightly'"):
+        bee.Worker(
+            MemoryBroker(),
+            "mail",
+            Jobs,
+            print,
+            schedules=["nightly"],  # type: ignore[list-item]
+        )
+
+
 def test_a_queue_takes_a_name_once_and_jobs_of_its_own_only() -> None:
     queue = bee.Hive("memory://").queue("mail", Jobs)
     queue.schedule("pulse", MAIL, every=60)
@@ -325,6 +337,10 @@ def test_what_is_declared_can_be_looked_at() -> None:
     assert nightly.upcoming()[0] > datetime.now(UTC)
     with pytest.raises(bee.InvalidOption, match="aware"):
         nightly.upcoming(after=datetime(2026, 1, 1))
+    with pytest.raises(bee.InvalidOption, match="aware"):
+        nightly.upcoming(after="2026-01-01")  # type: ignore[arg-type]
+    with pytest.raises(bee.InvalidOption, match="count"):
+        nightly.upcoming(-1)
 
 
 def test_a_duration_may_be_a_timedelta() -> None:

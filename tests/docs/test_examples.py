@@ -31,10 +31,10 @@ alan: 8 words
 all: 23 words
 """,
     "star_map": """\
-power: 10 jobs are sent, from power/01 on
+squares: 10 jobs are sent, from squares/01 on
 [1.0, 4.0, 9.0, 16.0, 25.0, 36.0, 49.0, 64.0, 81.0, 100.0]
-divide: 3 jobs are sent, from divide/1 on
-divide: divide/2 failed: ZeroDivisionError: float division by zero
+parts: 3 jobs are sent, from parts/1 on
+parts: parts/2 failed: ZeroDivisionError: float division by zero
 [0.5, None, 0.75]
 """,
     "unique_reports": """\

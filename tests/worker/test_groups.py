@@ -531,9 +531,27 @@ async def test_an_async_handler_that_waits_as_a_thread_would_is_told_so() -> Non
         await maths.jobs.group(squares(1), then=Sum())
         await bees.drain()
 
-    assert ["from_thread is for plain functions, which run in a thread: await"] == [
+    assert ["from_thread is for plain functions: in an async one, await"] == [
         str(error) for error in errors
     ]
+
+
+async def test_a_group_that_is_too_large_fails_where_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bee_core.group.MOST_AWAITED", 3)
+
+    async def gather(job: Sum, delivery: bee.Delivery[Jobs]) -> None:
+        delivery.group(squares(1, 2, 3, 4), then=Sum())
+
+    maths = Maths(gather=gather)
+    async with under_test(maths.hive) as bees:
+        await maths.jobs.send(Sum())
+        await bees.drain()
+
+        (archived,) = await bees.archived(maths.jobs)
+        assert archived.note is not None
+        assert "a group has at most 3 jobs, not 4" in archived.note.detail
 
 
 async def test_a_plain_handler_hears_what_goes_wrong_in_the_loop() -> None:

@@ -60,7 +60,7 @@ async def test_what_a_handler_says_is_seen_at_once_if_it_has_been_silent(
 
 @pytest.mark.parametrize(
     ("said", "shown"),
-    [(0.4, "40%"), (0, "0%"), (1, "100%"), (0.999, "100%"), (1 / 3, "33%"), ("", "-")],
+    [(0.4, "40%"), (0, "0%"), (1, "100%"), (0.999, "100%"), (1 / 3, "33%"), ("", "-"), (40, "40")],
 )
 async def test_a_number_is_shown_as_per_cent(said: Any, shown: str, bee_clock: ManualClock) -> None:
     talker = Talker()
@@ -79,7 +79,7 @@ async def test_a_number_is_shown_as_per_cent(said: Any, shown: str, bee_clock: M
         ("two\nlines\0", "two lines "),
         ("a lone \ud800 surrogate", "a lone   surrogate"),
         ("größer → ok", "größer → ok"),
-        (float("nan"), "nan%"),
+        (float("nan"), "nan"),
     ],
     ids=["long", "control", "surrogate", "letters", "nan"],
 )
@@ -91,6 +91,18 @@ async def test_whatever_is_said_does_no_harm(said: Any, shown: str, bee_clock: M
         await bees.advance(0.01)
 
         assert shown == await seen(bees)
+
+
+@pytest.mark.parametrize("said", [None, b"40%", [1]], ids=str)
+async def test_what_is_neither_text_nor_number_is_refused(
+    said: Any, bee_clock: ManualClock
+) -> None:
+    talker = Talker()
+    async with at_work(talker, clock=bee_clock, policy=FOREVER) as (bees, jobs):
+        await begin(bees, jobs)
+
+        with pytest.raises(bee.InvalidOption, match="progress is text"):
+            talker.say(said)
 
 
 async def test_of_much_that_is_said_the_last_is_sent_once_in_a_second(

@@ -112,6 +112,18 @@ class PassedOver(Conformance):
 
                 assert ["a"] == ids(await lease(h))
 
+    async def test_a_thousand_that_waited_and_were_purged_do_not_come_between(self) -> None:
+        async with self.harness() as h:
+            for start in (0, 500, 1000):
+                await line(h, *(f"{n:04}" for n in range(start, start + 500)))
+            (held,) = await lease(h)
+            await h.broker.purge(h.queue)
+            await line(h, "next")
+
+            assert await end(h, held)
+
+            assert ["next"] == ids(await lease(h))
+
     async def test_when_the_next_of_a_key_is_purged_the_key_is_free(self) -> None:
         async with self.harness() as h:
             await line(h, "d", "c", "b")

@@ -20,9 +20,11 @@ from bee_core.testing.conformance.steps import (
     end,
     extend,
     ids,
+    lapse,
     lapse_one,
     lease,
     look,
+    rate,
     send,
     update,
 )
@@ -191,6 +193,30 @@ class Turns(Conformance):
 
             assert "k" == (await look(h, "b")).key
             assert ["a"] == ids(await lease(h))
+
+    async def test_one_that_is_taken_over_counts_against_the_rate_of_its_key(self) -> None:
+        async with self.harness() as h:
+            throttle = Throttle(per_key=2, key_rate=rate(h, 3))
+            await line(h, "b", "a")
+            await lapse(h, throttle=throttle)
+
+            assert ["b"] == ids(await lease(h, throttle=throttle))
+
+    async def test_a_rate_that_has_become_faster_is_what_counts(self) -> None:
+        async with self.harness() as h:
+            slow = Throttle(per_key=None, key_rate=rate(h, 1))
+            fast = Throttle(per_key=None, key_rate=rate(h, 1, SHORT))
+            await line(h, "c", "b", "a")
+            (held,) = await lease(h, throttle=slow)
+            await end(h, held)
+            await h.advance(2 * SHORT)
+            (held,) = await lease(h, throttle=fast)
+            await end(h, held)
+            assert [] == await lease(h, throttle=fast)
+
+            await h.advance(2 * SHORT)
+
+            assert ["a"] == ids(await lease(h, throttle=fast))
 
 
 class Crowded(Conformance):

@@ -17,6 +17,7 @@ from bee_core.testing.conformance.steps import (
     LONG,
     SHORT,
     Counts,
+    clones,
     counts,
     draft,
     end,
@@ -178,6 +179,22 @@ class Waiting(Conformance):
                     await soon(h, task, "resume should wake who waits") for task in (one, other)
                 ]
                 assert ["a", "b"] == sorted(woken)
+
+    async def test_all_who_wait_hear_that_a_leased_message_was_cancelled(self) -> None:
+        async with self.harness() as h, clones(h, 2) as (one, other):
+            await send(h, "a")
+            await lease_one(h)
+            timeout = LONG * h.unit
+
+            async with (
+                running(one.wait(h.queue, timeout=timeout)) as first,
+                running(other.wait(h.queue, timeout=timeout)) as second,
+            ):
+                await h.advance(1)
+                assert set() == await h.broker.cancel(h.queue, ["a"], to=Delete())
+
+                await soon(h, first, "its holder may be among those who wait")
+                await soon(h, second, "its holder may be among those who wait")
 
     async def test_as_many_messages_wake_as_many_waiters(self) -> None:
         async with self.harness() as h, running(fetch(h)) as one, running(fetch(h)) as other:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
+from bee_core.disposition import Terminal
 from bee_core.message import Draft, Sent
 from bee_memory import MemoryBroker
 from bee_memory.state import Queue
@@ -75,6 +78,19 @@ class ResumeDoesNotRing(MemoryBroker):
 
     async def resume(self, queue: str) -> None:
         self._open(queue).paused = False
+
+
+class CancelDoesNotRing(MemoryBroker):
+    """Who waits does not hear that a message was cancelled that he may hold."""
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
+    ) -> AbstractSet[str]:
+        q = self._open(queue)
+        bells, q.bells = q.bells, deque()
+        missing = await super().cancel(queue, ids, to=to, running=running)
+        q.bells = bells
+        return missing
 
 
 class CancelledWaitKeepsItsWakeUp(MemoryBroker):

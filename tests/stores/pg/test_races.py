@@ -6,7 +6,7 @@ import asyncio
 
 import psycopg
 
-from bee_core.disposition import Archive, Reschedule
+from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import Draft, Sent, Settlement, State, Update
 from bee_pg import PgBroker
 
@@ -174,3 +174,34 @@ async def waits_for_a_lock(url: str) -> None:
                 return
             await asyncio.sleep(0.005)
     raise AssertionError("nobody waits for a lock")
+
+
+async def test_who_cancels_a_group_waits_for_its_members_before_he_has_whom_they_report_to(
+    url: str, broker: PgBroker
+) -> None:
+    await send(broker, "a", awaits=1, delay=60.0)
+    await send(broker, "b", reports_to="a")
+    row = "select from bee.message where id = %s for update nowait"
+
+    with psycopg.connect(url) as other:
+        other.execute(row, ["b"])
+        cancelling = asyncio.create_task(broker.cancel(QUEUE, ["a", "b"], to=Delete()))
+        await asyncio.sleep(0.2)
+        other.execute(row, ["a"])
+
+    assert set() == await cancelling
+
+
+async def test_what_changes_while_drop_and_purge_wait_for_it_is_deleted_nevertheless(
+    url: str, broker: PgBroker
+) -> None:
+    for delete in (broker.drop, broker.purge):
+        await send(broker, "a", awaits=2, delay=60.0)
+
+        with psycopg.connect(url) as other:
+            other.execute("update bee.message set heard = 1")
+            deleting = asyncio.create_task(delete(QUEUE))
+            await asyncio.sleep(0.2)
+        await deleting
+
+        assert await broker.get(QUEUE, "a") is None

@@ -7,6 +7,7 @@ import pytest
 
 from bee_core.disposition import Archive, Delete
 from bee_core.errors import BrokerMisconfigured
+from bee_core.message import Draft, Sent
 from bee_core.testing.conformance.guards import verbs
 from bee_pg import PgBroker
 from tests.servers import PgServer
@@ -28,6 +29,10 @@ grant select on bee.version, bee.idle to sender;
 grant select, insert, update on bee.message, bee.successor to sender;
 grant insert on bee.created, bee.wake to sender;
 grant usage on sequence bee.number to sender;
+"""
+GROUPS = """
+grant delete on bee.message to sender;
+grant select, delete on bee.report to sender;
 """
 READER = """
 grant usage on schema bee to reader;
@@ -122,3 +127,21 @@ async def test_who_may_not_migrate_is_told_so(pg: PgServer, url: str, staffed: s
     async with PgBroker(as_role(empty, "worker"), migrate=True) as broker:
         with pytest.raises(BrokerMisconfigured, match="permission denied"):
             await broker.stats(QUEUE)
+
+
+async def test_who_sends_groups_needs_a_little_more_than_who_sends(staffed: str) -> None:
+    ask(as_role(staffed, "owner"), GROUPS)
+    parent = Draft("all", b"", delay=1000, awaits=1)
+    child = Draft("all/1", b"", reports_to="all")
+
+    async with (
+        PgBroker(as_role(staffed, "sender")) as sender,
+        PgBroker(as_role(staffed, "worker")) as worker,
+    ):
+        first = [(await sender.send(QUEUE, [one]))[0] for one in (parent, child)]
+        [one] = await lease(worker)
+        await settle(worker, [one])
+        again = await sender.send(QUEUE, [parent, child])
+
+    assert [Sent.CREATED, Sent.CREATED] == first
+    assert [Sent.KEPT, Sent.KEPT] == list(again)

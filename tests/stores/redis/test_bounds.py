@@ -10,7 +10,7 @@ import pytest
 
 from bee_core.disposition import Archive, Delete
 from bee_core.errors import InvalidOption, OutcomeUnknown
-from bee_core.message import Draft, Receipt, Settlement, State
+from bee_core.message import Draft, Rate, Receipt, Settlement, State, Throttle
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 
@@ -233,3 +233,29 @@ async def test_purging_and_dropping_much(server: RedisServer, patient: RedisBrok
     with no_long_scripts(server, patient):
         await patient.drop(QUEUE)
     assert [] == [name for name in server.ask("KEYS", "bee:*") if b"{q}" in name]
+
+
+async def test_the_deliveries_of_keys_that_are_never_seen_again_are_forgotten(
+    server: RedisServer, patient: RedisBroker
+) -> None:
+    slow = Throttle(key_rate=Rate(1, per=0.05))
+    for key_of_it in "abc":
+        await patient.send(QUEUE, [Draft(key_of_it, b"", key=key_of_it)])
+        held = await patient.lease(QUEUE, limit=1, duration=60, holder="w", throttle=slow)
+        await settle(patient, held)
+    await asyncio.sleep(0.1)
+
+    await patient.lease(QUEUE, limit=1, duration=60, holder="w", throttle=slow)
+
+    assert 0 == server.ask("ZCARD", key("lists"))
+
+
+async def test_a_purge_that_was_given_up_half_way_forgets_nobody(patient: RedisBroker) -> None:
+    drafts = [Draft(f"m{n:04}", b"", key="k") for n in range(2200)]
+    for start in range(0, len(drafts), 1000):
+        await patient.send(QUEUE, drafts[start : start + 1000])
+    await settle(patient, await lease(patient, 10))
+
+    await patient._run("purge", QUEUE, 1000, "", b"")
+
+    assert ["m0001"] == ids(await lease(patient, 10))
