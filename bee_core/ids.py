@@ -19,4 +19,5 @@ def new_id() -> str:
 
 
 _randomness: list[str] = []  # asking the kernel for each id would take longer than all the rest
-os.register_at_fork(after_in_child=_randomness.clear)
+if hasattr(os, "register_at_fork"):  # else nothing forks
+    os.register_at_fork(after_in_child=_randomness.clear)

@@ -8,11 +8,24 @@ from typing import assert_never
 import msgspec
 
 from bee_core.errors import BrokerError, InvalidPayload
-from bee_core.message import NO_HEADERS, IfTaken, Keep, Note, Reject, Update
+from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Note, Reject, Update
 
 _RUN_AT = {"always": "a", "never": "n", "if_later": "l", "if_earlier": "e"}
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def is_plain(draft: Draft) -> bool:
+    """Whether id and body say all there is to say of a draft."""
+    return not (
+        draft.if_taken is not KEEP
+        or draft.delay
+        or draft.priority
+        or draft.headers
+        or draft.key is not None
+        or draft.awaits
+        or draft.reports_to is not None
+    )
 
 
 def pack_rule(if_taken: IfTaken) -> str:

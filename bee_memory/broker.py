@@ -177,9 +177,9 @@ class MemoryBroker(MemoryInspector, Store):
                     continue
                 message.counters += settlement.counters  # 2. count
                 message.note = settlement.note or message.note
+                way, keep = settlement.disposition, settlement.keep
                 end = message.end(settlement.result)
-                rings += self._dispose(q, message, settlement.disposition, end, settlement.keep)
-                # 3. dispose, 4. succeed
+                rings += self._dispose(q, message, way, end, keep)  # 3. dispose, 4. succeed
                 for draft in settlement.then:  # 5. send
                     self._send(q, draft)
                 rings += len(settlement.then)

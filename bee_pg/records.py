@@ -10,7 +10,6 @@ from psycopg.rows import TupleRow
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import BrokerError
 from bee_core.message import (
-    KEEP,
     NO_HEADERS,
     Counters,
     Draft,
@@ -26,7 +25,7 @@ from bee_core.message import (
     Stored,
     Throttle,
 )
-from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_pg.migrate import quoted
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ def call(schema: str, verb: str, types: str) -> str:
 
 def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
     """Drafts as the nine arrays of `send.sql`. Of plain ones, ids and bodies say all."""
-    if all(_is_plain(draft) for draft in drafts):
+    if all(is_plain(draft) for draft in drafts):
         ids, bodies = [draft.id for draft in drafts], [draft.body for draft in drafts]
         return [ids, None, None, None, None, bodies, None, None, None]
     return [
@@ -183,18 +182,6 @@ def _headers(packed: bytes | None) -> Mapping[str, str]:
         return unpack_headers(packed)
     except BrokerError:
         return NO_HEADERS
-
-
-def _is_plain(draft: Draft) -> bool:
-    return not (
-        draft.if_taken is not KEEP
-        or draft.delay
-        or draft.priority
-        or draft.headers
-        or draft.key is not None
-        or draft.awaits
-        or draft.reports_to is not None
-    )
 
 
 def _is_simple(settlements: Sequence[Settlement]) -> bool:

@@ -43,7 +43,7 @@ from bee_redis.inspector import RedisInspector
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import (
     drafts_arguments,
-    is_plain,
+    is_plain_end,
     lease,
     microseconds,
     receipt_arguments,
@@ -226,7 +226,7 @@ class RedisBroker(RedisInspector, Store):
         sent = {draft.id for settlement in settlements for draft in settlement.then}
 
         def goes_first(settlement: Settlement) -> bool:
-            return is_plain(settlement) and settlement.receipt.id not in sent
+            return is_plain_end(settlement) and settlement.receipt.id not in sent
 
         # Most are plain, and those are ended together; but not before a draft that meets them.
         ordered = sorted(settlements, key=goes_first, reverse=True)

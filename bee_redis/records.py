@@ -11,7 +11,6 @@ import msgspec
 
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import (
-    KEEP,
     NO_HEADERS,
     ZERO,
     Counters,
@@ -27,7 +26,7 @@ from bee_core.message import (
     Stored,
     Throttle,
 )
-from bee_core.packing import pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
 
 _MSG = struct.Struct(">QddbIH")
 _EXTRAS = struct.Struct(">IH")
@@ -44,20 +43,9 @@ def microseconds(seconds: float) -> int:
 
 def drafts_arguments(drafts: Sequence[Draft]) -> list[str | int | bytes]:
     """Drafts as the arguments of `send.lua`. Of plain ones, id and body say all."""
-    arguments: list[str | int | bytes] = []
-    for draft in drafts:
-        if (
-            draft.if_taken is not KEEP
-            or draft.delay
-            or draft.priority
-            or draft.headers
-            or draft.key
-            or draft.reports_to
-            or draft.awaits
-        ):
-            return [7, *(part for draft in drafts for part in draft_arguments(draft))]
-        arguments += (draft.id, draft.body)
-    return [2, *arguments]
+    if all(is_plain(draft) for draft in drafts):
+        return [2, *(part for draft in drafts for part in (draft.id, draft.body))]
+    return [7, *(part for draft in drafts for part in draft_arguments(draft))]
 
 
 def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
@@ -73,7 +61,7 @@ def throttle_arguments(throttle: Throttle) -> tuple[int | str, ...]:
     return (per_key, *_rate_arguments(throttle.rate), *_rate_arguments(throttle.key_rate))
 
 
-def is_plain(settlement: Settlement) -> bool:
+def is_plain_end(settlement: Settlement) -> bool:
     """Whether nothing is left to do but to delete the message."""
     return (
         type(settlement.disposition) is Delete
@@ -87,7 +75,7 @@ def is_plain(settlement: Settlement) -> bool:
 
 def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int | bytes]:
     """Settlements, the plain ones first, as the arguments of `settle.lua`."""
-    plain = len(list(takewhile(is_plain, settlements)))
+    plain = len(list(takewhile(is_plain_end, settlements)))
     arguments: list[str | int | bytes] = [plain]
     for settlement in settlements[:plain]:
         arguments += receipt_arguments(settlement.receipt)

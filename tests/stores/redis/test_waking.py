@@ -14,7 +14,7 @@ import bee_core as bee
 from bee_core.errors import BrokerClosed, BrokerUnavailable
 from bee_redis import RedisBroker, session
 from bee_redis.keys import keys
-from bee_redis.records import draft_arguments
+from bee_redis.records import drafts_arguments
 from bee_redis.scripts import SCRIPTS
 from tests.servers import RedisServer
 
@@ -114,7 +114,7 @@ async def test_a_lost_wake_up_costs_no_more_than_a_poll(server: RedisServer) -> 
     async with workers(server, 1, done, poll=0.3) as (broker,):
         queue = bee.Queue(broker, QUEUE, Work)
         script, names = SCRIPTS["send"].text, keys("bee", QUEUE)
-        arguments = draft_arguments(queue.draft(Work(1)))
+        arguments = drafts_arguments([queue.draft(Work(1))])
         with redis.Redis(unix_socket_path=str(server.socket)) as client:
             lossy = client.pipeline(transaction=True)  # who waits is served when all of it is done
             lossy.execute_command("EVAL", script, len(names), *names, *arguments)
