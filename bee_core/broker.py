@@ -68,7 +68,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @runtime_checkable
 class Broker(Protocol):
-    """Eight verbs, each one atomic round trip, and `clone` and `aclose`."""
+    """Nine verbs, each one atomic round trip, and `clone` and `aclose`."""
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         """Store drafts, in their order; say for each what was done. All or nothing.
@@ -131,6 +131,7 @@ class Broker(Protocol):
         *,
         duration: float,
         progress: Mapping[str, str] = NOTHING,
+        remarks: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         """Hide held messages for `duration` from now. Return the lost receipts.
 
@@ -138,7 +139,8 @@ class Broker(Protocol):
         decides, not the clock: a lease that ran out and was not taken over is extended.
 
         `progress` says, by id, how far some of them are. It is kept with the message until it
-        ends or something else is said.
+        ends or something else is said. `remarks` says what was noticed about some; the last one
+        becomes part of the history.
         """
         ...
 
@@ -166,6 +168,10 @@ class Broker(Protocol):
         It stays until that one is deleted, purged or pruned, and none of its id is left in the
         archive, or until one that awaits reports is sent anew: so it can be read by one that is
         repeated, or restored.
+
+        A lease that ends without deleting its message (at a settle, a take-over, a cancel) is an
+        `Episode` of its history: the note's reason and the `summary`. The last HISTORY are kept;
+        a fresh message has none, a restored one goes on with what it had.
 
         So settling a receipt twice reports it lost the second time, and may be repeated
         safely after OutcomeUnknown.
@@ -206,6 +212,13 @@ class Broker(Protocol):
         self, queue: str, id: str, *, after: str = "", limit: int = 1000
     ) -> Sequence[Report]:
         """What has been reported to a message: up to `limit` reports, by id, behind `after`."""
+        ...
+
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
+        """Say that somebody works on this queue, for `duration` seconds from now. 0: no longer.
+
+        For `workers`; nothing else depends on it. What was said before of that holder is replaced.
+        """
         ...
 
     def clone(self) -> Broker:
@@ -297,7 +310,7 @@ class Inspector(Protocol):
         ...
 
     async def workers(self, queue: str) -> Sequence[Holder]:
-        """Who holds leases of this queue, by name."""
+        """Who holds leases of this queue, or has announced itself, by name."""
         ...
 
 

@@ -24,6 +24,9 @@ from bee_core.message import (
 _QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
 _LONGEST_ID = 200
 LONGEST_PROGRESS = 200
+LONGEST_SUMMARY = 200
+LONGEST_REMARK = 2000
+LONGEST_ABOUT = 2000
 MOST_AWAITED = 100_000
 
 
@@ -103,6 +106,8 @@ def check_settlement(settlement: Settlement) -> None:
         raise InvalidOption(f"a result is bytes, not {type(settlement.result).__name__}")
     if settlement.keep:
         seconds(settlement.keep, "keep")
+    if settlement.summary:
+        check_text(settlement.summary, "summary", longest=LONGEST_SUMMARY)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
@@ -136,12 +141,26 @@ def check_throttle(throttle: Throttle) -> Throttle:
 def check_progress(progress: Mapping[str, str]) -> None:
     """Raise InvalidPayload unless what is said of progress is short text, by id."""
     for id, text in progress.items():
-        check_id(id)
-        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_PROGRESS:
-            raise InvalidPayload(
-                f"progress of {id!r} must be text of 1 to {LONGEST_PROGRESS} characters"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidPayload(f"progress of {id!r} cannot be UTF-8: {error}") from error
+        _check_said(text, f"progress of {check_id(id)!r}", LONGEST_PROGRESS)
+
+
+def check_remarks(remarks: Mapping[str, str]) -> None:
+    """Raise InvalidPayload unless remarks are text, by id."""
+    for id, text in remarks.items():
+        _check_said(text, f"the remark on {check_id(id)!r}", LONGEST_REMARK)
+
+
+def check_about(about: str) -> str:
+    """What a holder says of itself, or InvalidPayload."""
+    if about:
+        _check_said(about, "what a holder says of itself", LONGEST_ABOUT)
+    return about
+
+
+def _check_said(text: str, what: str, longest: int) -> None:
+    if not isinstance(text, str) or not 0 < len(text) <= longest:
+        raise InvalidPayload(f"{what} must be text of 1 to {longest} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidPayload(f"{what} cannot be UTF-8: {error}") from error

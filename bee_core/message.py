@@ -224,7 +224,7 @@ class Settlement(msgspec.Struct, frozen=True):
     `counters` is what this lease adds to the message's counters, `note` says why,
     and `then` are drafts for the same queue that are sent in the same atomic step.
     `result` is what came of it, for whom it reports to, and for `results`, which
-    answers for `keep` seconds.
+    answers for `keep` seconds. `summary` is the note in a line, for the history.
     """
 
     receipt: Receipt
@@ -234,6 +234,7 @@ class Settlement(msgspec.Struct, frozen=True):
     then: Sequence[Draft] = ()
     result: bytes = b""
     keep: float = 0.0
+    summary: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -242,6 +243,26 @@ class Report(msgspec.Struct, frozen=True):
     id: str
     note: Note
     result: bytes = b""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One lease of a message, from its beginning to its end. Times are the store's."""
+
+    token: int
+    holder: str
+    leased_at: float
+    ended_at: float
+    reason: Reason
+    """How it ended; "stalled" if somebody took the message over, "ruled" if there was no note."""
+    summary: str = ""
+    due_at: float | None = None
+    """When the message was to be ready again; None if that was the end of it."""
+    remark: str | None = None
+    """What was noticed while it lasted."""
+
+
+HISTORY = 10
+"""As many episodes of a message are kept, the last ones."""
 
 
 class State(enum.Enum):
@@ -284,6 +305,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     reports_to: str | None = None
     progress: str | None = None
     """What its handler last said of how far it is."""
+    leased_at: float | None = None
+    """When the lease began that it is held by, or that has run out and was not taken over yet."""
+    remark: str | None = None
+    """What was noticed since then."""
+    history: Sequence[Episode] = ()
+    """Its former leases, oldest first."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -320,12 +347,18 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Somebody who holds leases of a queue."""
+    """Somebody who works on a queue: who holds leases of it, or has announced itself."""
 
     name: str
-    leases: int
-    leased_until: float
+    leases: int = 0
+    leased_until: float | None = None
     """When the first of them runs out."""
+    since: float | None = None
+    """When it announced itself first; None if it has not, or not in time."""
+    until: float | None = None
+    """How long its announcement holds."""
+    about: str = ""
+    """What it says of itself."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -16,11 +16,13 @@ from weakref import WeakValueDictionary
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
+    check_about,
     check_draft,
     check_holder,
     check_id,
     check_ids,
     check_progress,
+    check_remarks,
     check_settlement,
     check_terminal,
     check_whole,
@@ -53,6 +55,7 @@ from bee_memory.state import Memory, Queue
 
 _DELIVERED = Counters(deliveries=1)
 _STALLED = Counters(stalls=1)
+_RAN_OUT, _AT_ITS_PLACE = Note("stalled"), Reschedule(front=True)
 _NAMED: WeakValueDictionary[str, Memory] = WeakValueDictionary()
 
 
@@ -124,12 +127,14 @@ class MemoryBroker(MemoryInspector, Store):
                     continue
                 if message.token is not None:  # its lease ran out: take it over
                     message.counters += _STALLED
+                    message.remember(_RAN_OUT, _AT_ITS_PLACE, now)
                     if message.successor is not None:
                         self._return(q, message, message.due, message.sequence)
                         continue  # merged, it may be due later or stand elsewhere in the order
                 message.counters += _DELIVERED
                 message.token = next(self._memory.tokens)
                 message.holder = holder
+                message.leased_at = now
                 message.visible_at = now + duration
                 q.order(message, now)
                 q.turns.take(message, throttle, now)
@@ -147,9 +152,11 @@ class MemoryBroker(MemoryInspector, Store):
         *,
         duration: float,
         progress: Mapping[str, str] = NOTHING,
+        remarks: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         duration = seconds(duration, "duration", least=0.001)
         check_progress(progress)
+        check_remarks(remarks)
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             lost = set()
@@ -161,6 +168,7 @@ class MemoryBroker(MemoryInspector, Store):
                 message.visible_at = now + duration
                 message.parked = False
                 message.progress = progress.get(message.id, message.progress)
+                message.remark = remarks.get(message.id, message.remark)
                 q.order(message, now)
             return lost
 
@@ -168,7 +176,7 @@ class MemoryBroker(MemoryInspector, Store):
         for settlement in settlements:
             check_settlement(settlement)
         with self._memory.lock:
-            q = self._open(queue)
+            q, now = self._open(queue), self._memory.clock.now()
             lost, rings = set(), 0
             for settlement in settlements:
                 message = q.held(settlement.receipt)  # 1. check
@@ -178,6 +186,7 @@ class MemoryBroker(MemoryInspector, Store):
                 message.counters += settlement.counters  # 2. count
                 message.note = settlement.note or message.note
                 way, keep = settlement.disposition, settlement.keep
+                message.remember(settlement.note, way, now, settlement.summary)
                 end = message.end(settlement.result)
                 rings += self._dispose(q, message, way, end, keep)  # 3. dispose, 4. succeed
                 for draft in settlement.then:  # 5. send
@@ -192,7 +201,7 @@ class MemoryBroker(MemoryInspector, Store):
         check_ids(ids)
         check_terminal(to)
         with self._memory.lock:
-            q = self._open(queue)
+            q, now = self._open(queue), self._memory.clock.now()
             missing, rings = set(), 0
             for id in ids:
                 message = q.live.get(id)
@@ -202,6 +211,7 @@ class MemoryBroker(MemoryInspector, Store):
                     if message.token is not None:  # its holder may be among those who wait
                         rings += len(q.bells)
                     message.note = Note("cancelled")
+                    message.remember(message.note, to, now)
                     rings += self._dispose(q, message, to, message.end())
                 elif message.successor is not None:
                     blocked = message.successor.message()
@@ -252,6 +262,14 @@ class MemoryBroker(MemoryInspector, Store):
         with self._memory.lock:
             found = self._open(queue).reports.get(id, {})
             return [found[child] for child in sorted(found) if child > after][:limit]
+
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
+        check_holder(holder)
+        check_about(about)
+        duration = seconds(duration, "duration")
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            q.announce(holder, about, now, now + duration)
 
     # The steps that the verbs share.
 

@@ -12,7 +12,7 @@ from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import BrokerClosed, InvalidOption
 from bee_core.message import Draft, Holder, Page, QueueStats, State, Stored, Update
-from bee_memory.state import Memory, Queue
+from bee_memory.state import Announced, Memory, Queue
 
 
 class MemoryInspector(Inspector):
@@ -105,7 +105,7 @@ class MemoryInspector(Inspector):
                     awaits=old.awaits,
                     reports_to=old.reports_to,
                 )
-                q.create(self._memory.arrive(draft, Update(), now), now)
+                q.create(self._memory.arrive(draft, Update(), now), now, old.history)
             q.ring(len(ids) - len(missing))
             return missing
 
@@ -160,7 +160,11 @@ class MemoryInspector(Inspector):
             for message in q.live.values():
                 if message.state(now) is State.LEASED and message.holder is not None:
                     ends.setdefault(message.holder, []).append(message.visible_at)
-            return [Holder(name, len(until), min(until)) for name, until in sorted(ends.items())]
+            said = {name: one for name, one in q.announced.items() if one.until > now}
+            return [
+                _holder(name, ends.get(name, []), said.get(name))
+                for name in sorted(ends.keys() | said.keys())
+            ]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -169,6 +173,14 @@ class MemoryInspector(Inspector):
     def _open(self, queue: str) -> Queue:
         self._check_open()
         return self._memory.queue(check_queue(queue))
+
+
+def _holder(name: str, ends: Sequence[float], said: Announced | None) -> Holder:
+    """Somebody who holds leases with those ends, and has announced itself or not."""
+    holder = Holder(name, len(ends), min(ends, default=None))
+    if said is None:
+        return holder
+    return msgspec.structs.replace(holder, since=said.since, until=said.until, about=said.about)
 
 
 def _read_mark(after: str) -> tuple[float | str, ...]:

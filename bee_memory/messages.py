@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from bee_core.disposition import Disposition, Reschedule
 from bee_core.message import (
+    HISTORY,
     ZERO,
     Counters,
     Draft,
+    Episode,
     Lease,
     Note,
     Receipt,
@@ -79,6 +82,9 @@ class Message:
     awaits: int = 0
     reports_to: str | None = None
     progress: str | None = None
+    leased_at: float = 0.0
+    remark: str | None = None
+    history: tuple[Episode, ...] = ()
     parked: bool = False
     """Whether it is due, and was passed over: it waits for its key."""
 
@@ -110,6 +116,9 @@ class Message:
             awaits=self.awaits,
             reports_to=self.reports_to,
             progress=self.progress,
+            leased_at=None if self.token is None or archived_at else self.leased_at,
+            remark=self.remark,
+            history=self.history,
         )
 
     def lease(self, now: float) -> Lease:
@@ -125,6 +134,26 @@ class Message:
             self.key,
             self.reports_to,
         )
+
+    def remember(self, note: Note | None, way: Disposition, now: float, summary: str = "") -> None:
+        """Its lease ends so: that is an episode of its history."""
+        if self.token is None or self.holder is None:
+            return
+        due: float | None = None
+        if isinstance(way, Reschedule):
+            due = self.due if way.front else now + way.delay
+        episode = Episode(
+            token=self.token,
+            holder=self.holder,
+            leased_at=self.leased_at,
+            ended_at=now,
+            reason=(note or _RULED).reason,
+            summary=summary,
+            due_at=due,
+            remark=self.remark,
+        )
+        self.history = (*self.history, episode)[-HISTORY:]
+        self.remark = None
 
     def end(self, result: bytes = b"") -> Report:
         """How it ends."""

@@ -10,6 +10,7 @@ import heapq
 import math
 import threading
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -17,9 +18,18 @@ from types import MappingProxyType
 import msgspec
 
 from bee_core.clock import Clock, finish
-from bee_core.message import Draft, Receipt, Report, Stored, Update
+from bee_core.message import Draft, Episode, Receipt, Report, Stored, Update
 from bee_memory.messages import Arrival, Message, Place
 from bee_memory.turns import Turns
+
+
+@dataclass(slots=True)
+class Announced:
+    """What somebody has said of itself, and for how long that holds."""
+
+    since: float
+    until: float
+    about: str
 
 
 @dataclass(slots=True, eq=False)
@@ -41,11 +51,14 @@ class Queue:
     forgotten: list[tuple[float, str]] = field(default_factory=list)
     reports: defaultdict[str, dict[str, Report]] = field(default_factory=lambda: defaultdict(dict))
     created: int = 0
+    announced: dict[str, Announced] = field(default_factory=dict)  # by name
 
-    def create(self, arrival: Arrival, now: float) -> None:
+    def create(self, arrival: Arrival, now: float, history: Sequence[Episode] = ()) -> None:
         """A draft becomes a fresh message."""
         self.created += 1
-        self.enter(arrival.message(), now)
+        message = arrival.message()
+        message.history = tuple(history)
+        self.enter(message, now)
 
     def enter(self, message: Message, now: float) -> None:
         """The message waits, from its due time on."""
@@ -122,6 +135,14 @@ class Queue:
     def archived(self, id: str) -> Stored | None:
         """The message of that id that was archived last."""
         return next((stored for stored in reversed(self.archive.values()) if stored.id == id), None)
+
+    def announce(self, holder: str, about: str, now: float, until: float) -> None:
+        """Remember who works here, and forget those who have been silent for too long."""
+        self.announced = {name: a for name, a in self.announced.items() if a.until > now}
+        before = self.announced.pop(holder, None)
+        if until > now:
+            since = now if before is None else before.since
+            self.announced[holder] = Announced(since, until, about)
 
     def ring(self, times: int) -> None:
         """Wake that many of those who wait."""

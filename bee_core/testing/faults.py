@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from bee_core.broker import Store
@@ -159,6 +160,10 @@ class FaultyBroker(Store):
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         return await self._pass("settle", lambda: self.inner.settle(queue, settlements))
+
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
+        call = partial(self.inner.announce, queue, holder, about=about, duration=duration)
+        await self._pass("announce", call)
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True

@@ -18,6 +18,7 @@ arguments whose name begins with `test_`. Not covered, because they need a broke
 that every call ends within its deadline, and which errors trouble turns into.
 """
 
+from bee_core.testing.conformance.announce import Announcing
 from bee_core.testing.conformance.archive import Archiving
 from bee_core.testing.conformance.awaits import Awaiting
 from bee_core.testing.conformance.cancel import Cancelling
@@ -27,6 +28,7 @@ from bee_core.testing.conformance.extend import Extending
 from bee_core.testing.conformance.guards import Guards
 from bee_core.testing.conformance.harness import Harness
 from bee_core.testing.conformance.heard import Heard
+from bee_core.testing.conformance.history import History
 from bee_core.testing.conformance.identity import Identity
 from bee_core.testing.conformance.inspect import Inspecting
 from bee_core.testing.conformance.interrupt import Interrupted
@@ -37,6 +39,7 @@ from bee_core.testing.conformance.operate import Operating
 from bee_core.testing.conformance.order import Ordering
 from bee_core.testing.conformance.parked import PassedOver
 from bee_core.testing.conformance.progress import Progress
+from bee_core.testing.conformance.remarks import Remarks
 from bee_core.testing.conformance.reports import Reporting
 from bee_core.testing.conformance.results import Results
 from bee_core.testing.conformance.scan import Scanning
@@ -69,6 +72,9 @@ class BrokerConformance(
     Awaiting,
     Results,
     Progress,
+    History,
+    Remarks,
+    Announcing,
     Created,
     Identity,
     Blocked,

@@ -317,6 +317,7 @@ def verbs(broker: Store, queue: str) -> Mapping[str, Call]:
         "wait": lambda: broker.wait(queue, timeout=0),
         "results": lambda: broker.results(queue, ["a"]),
         "reports": lambda: broker.reports(queue, "a"),
+        "announce": lambda: broker.announce(queue, "w", about="", duration=1),
         "stats": lambda: broker.stats(queue),
         "get": lambda: broker.get(queue, "a"),
         "scan": lambda: broker.scan(queue, State.READY),

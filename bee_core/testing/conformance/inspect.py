@@ -182,6 +182,7 @@ class Inspecting(Conformance):
             (worker,) = await h.broker.workers(h.queue)
 
             assert first.leased_until is not None
+            assert worker.leased_until is not None
             assert 0.001 > abs(first.leased_until - worker.leased_until)
 
     async def test_a_worker_that_holds_nothing_is_not_listed(self) -> None:

@@ -126,10 +126,11 @@ async def end(
     then: Sequence[Draft] = (),
     result: bytes = b"",
     keep: float = 0.0,
+    summary: str = "",
 ) -> bool:
     """Settle one lease, and keep its result for so many units. Whether it applied."""
     units = keep * h.unit
-    settlement = Settlement(held.receipt, disposition, note, counters, then, result, units)
+    settlement = Settlement(held.receipt, disposition, note, counters, then, result, units, summary)
     lost = await h.broker.settle(h.queue, [settlement])
     assert lost <= {held.receipt}, "settle named a receipt it was not given"
     return not lost
