@@ -33,6 +33,7 @@ from bee_core.errors import (
     WorkerStuck,
 )
 from bee_core.events import Event, Observer, log_events
+from bee_core.explain import Explanation, explain
 from bee_core.group import Group
 from bee_core.handlers import Failure
 from bee_core.hive import Hive
@@ -42,7 +43,9 @@ from bee_core.job import Job
 from bee_core.message import (
     Counters,
     Draft,
+    Episode,
     Finding,
+    Holder,
     Keep,
     Lease,
     Note,
@@ -96,15 +99,18 @@ __all__ = [
     "Disposition",
     "Draft",
     "Duration",
+    "Episode",
     "ErrorStrategy",
     "Event",
     "Examined",
+    "Explanation",
     "Failure",
     "Finding",
     "Group",
     "Handler",
     "Hive",
     "HiveQueue",
+    "Holder",
     "IdTaken",
     "Inspector",
     "InterruptStrategy",
@@ -159,6 +165,7 @@ __all__ = [
     "WorkerStuck",
     "connect",
     "decide",
+    "explain",
     "log_events",
     "new_id",
 ]

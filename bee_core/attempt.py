@@ -35,6 +35,7 @@ from bee_core.outcome import (
     TimedOut,
     Unknown,
 )
+from bee_core.stacks import stack_of_task
 from bee_core.strategy import Repeat, Rules
 from bee_core.threads import Raised, Threads
 
@@ -69,6 +70,7 @@ class Attempt:
         "lease",
         "leased_until",
         "patience",
+        "remark",
         "rules",
         "running",
         "started_at",
@@ -88,6 +90,8 @@ class Attempt:
         """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
         self.told: str | None = None
         """What the broker knows of its progress."""
+        self.remark: str | None = None
+        """What was noticed about it and the broker does not know yet."""
         self.job: Any = None
         self.call: Call | None = None
         self.delivery: Delivery[Any] | None = None
@@ -121,6 +125,13 @@ class Attempt:
             return outcome_of_result(result)
         except BaseException as error:
             return outcome_of_error(error)
+
+    @property
+    def where(self) -> str:
+        """Where its handler waits, if it is an async one."""
+        if self.task is None or self.call is None or self.call.kind != "async":
+            return ""
+        return stack_of_task(self.task)
 
     @property
     def news(self) -> str | None:
@@ -194,8 +205,9 @@ def note_of(outcome: Outcome) -> Note:
             return Note("succeeded")
         case Failed(error=error):
             return Note("failed", describe(error))
-        case TimedOut(after=after):
-            return Note("timed_out", f"stopped after {after:g} s")
+        case TimedOut(after=after, where=where):
+            at = f", at\n{where}" if where else ""
+            return Note("timed_out", printable(f"stopped after {after:g} s{at}"))
         case Stalled(detail=detail):
             return Note("stalled", detail or "its lease ran out")
         case Interrupted():
@@ -208,6 +220,14 @@ def note_of(outcome: Outcome) -> Note:
             return Note("ruled", repr(disposition))
         case _:
             assert_never(outcome)
+
+
+def headline(error: BaseException) -> str:
+    """The error's type and text, whatever its own methods do."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
 
 
 def describe(error: BaseException) -> str:

@@ -20,6 +20,8 @@ from bee_core.job import members, parts, tag_of
 J = TypeVar("J")
 
 VERSION = 1
+KIND_HEADER = "bee-kind"
+"""Says that the body is no job of the user's, but something of bee's own."""
 DEEPEST = 64
 """How deeply a payload may be nested; deeper is a mistake or an attack."""
 
@@ -109,6 +111,16 @@ class JsonCodec(Generic[J]):
         if isinstance(tag, str) and tag not in self.known:
             return UnknownJob(f"unknown job kind {tag!r}", known=self.known)
         return DecodeError(str(error), known=self.known)
+
+
+def peek_kind(body: bytes) -> str | None:
+    """The tag of the job in an envelope, without knowing its class; None if it cannot be read."""
+    try:
+        job = msgspec.json.decode(body, type=_Peek).job
+    except Exception:  # total, whatever the bytes
+        return None
+    tag = job.get("type") if isinstance(job, dict) else None
+    return tag if isinstance(tag, str) else None
 
 
 def encode_value(value: object) -> bytes:

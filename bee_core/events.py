@@ -103,6 +103,8 @@ class LoopBlocked(msgspec.Struct, frozen=True):
     queue: str
     running: tuple[str, ...]
     stack: str
+    culprit: str | None = None
+    """The id of the job that blocks it, if that can be told."""
 
 
 class BrokerTrouble(msgspec.Struct, frozen=True):
@@ -193,8 +195,9 @@ def log_events(event: Event) -> None:
             log.warning("lost %s queue=%s id=%s: no longer held here", tag, queue, id)
         case HandlerStuck(queue=queue, id=id, tag=tag, stuck=stuck):
             log.error("stuck %s queue=%s id=%s: ignores cancel, stuck=%d", tag, queue, id, stuck)
-        case LoopBlocked(queue=queue, running=running, stack=stack):
-            log.error("event loop blocked queue=%s running=%s\n%s", queue, running, stack)
+        case LoopBlocked(queue=queue, running=running, stack=stack, culprit=culprit):
+            by = culprit or running
+            log.error("event loop blocked queue=%s by=%s\n%s", queue, by, stack)
         case BrokerTrouble(queue=queue, verb=verb, error=error):
             log.warning("broker trouble queue=%s verb=%s error=%r", queue, verb, error)
         case BrokerRecovered(queue=queue, verb=verb):

@@ -7,12 +7,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from bee_core.codec import KIND_HEADER
 from bee_core.delivery import Call
 from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
 from bee_core.ids import new_id
 from bee_core.job import members, tag_of
 from bee_core.message import Counters, Draft, Lease, Note
-from bee_core.queue import KIND_HEADER, Queue
+from bee_core.queue import Queue
 from bee_core.schedule import Schedule
 from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
 from bee_core.ticks import COME_TO, SCHEDULE, SCHEDULE_RULES, Declared, declare, due, message_id
@@ -104,6 +105,13 @@ class Handlers(Generic[J]):
     def any(self) -> bool:
         """Whether anything is handled at all."""
         return self._whole is not None or bool(self._by_class)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What can be handled here: tags of jobs, and kinds of bee's own."""
+        own = [FAILURE] * (self._failure is not None) + [SCHEDULE] * bool(self.schedules)
+        handled = members(self._queue.form) if self._whole is not None else self._by_class
+        return sorted(tag_of(kind) for kind in handled) + own
 
     def check(self) -> None:
         """Raise NoHandler unless every job class of the queue is handled."""

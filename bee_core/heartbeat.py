@@ -4,32 +4,40 @@ The thread has its own event loop and its own clone of the broker, so a handler 
 the worker's loop does not lose its lease. It renews what has been held for a third of a lease,
 tells the worker what is lost, and notices when the worker's loop no longer answers. When a handler
 has said how far it is, or when a cancelled job may be among those that run, it renews sooner.
+Who blocks the loop is remarked upon in its history, with the stack.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from bee_core.attempt import Attempt, LostLease
+from bee_core.attempt import Attempt, LostLease, printable
 from bee_core.broker import Broker
+from bee_core.checks import LONGEST_REMARK
 from bee_core.clock import Clock, finish
 from bee_core.errors import BrokerUnavailable
 from bee_core.message import Receipt
+from bee_core.stacks import stack_of_thread
 from bee_core.trouble import own_cancellation
 
 _CLOSING = 5.0
 """Seconds for the clone to close its connections."""
 _SOON = 1.0
 """Seconds between two calls, at least, of which the second is not due for its leases' sake."""
+
+
+class Said(NamedTuple):
+    """What the broker does not know yet of some of those that are held, by id."""
+
+    progress: Mapping[str, str]
+    remarks: Mapping[str, str]
 
 
 class Heartbeat:
@@ -47,7 +55,7 @@ class Heartbeat:
         on_lost: Callable[[Sequence[Attempt], LostLease], None],
         on_trouble: Callable[[str, Exception], None],
         on_recovered: Callable[[str], None],
-        on_blocked: Callable[[str], None],
+        on_blocked: Callable[[Attempt | None, str], None],
         on_died: Callable[[], None],
     ) -> None:
         self._broker = broker
@@ -179,8 +187,11 @@ class Heartbeat:
             return math.inf
         third = self._lease / 3
         if before - self._asked_at >= third / 10 - 0.001:
-            self._watch_loop(before)
-        news = {a.lease.receipt.id: text for a in held if (text := a.news) is not None}
+            self._watch_loop(held, before)
+        news = Said(
+            {a.lease.receipt.id: text for a in held if (text := a.news) is not None},
+            {a.lease.receipt.id: a.remark for a in held if a.remark is not None},
+        )
         due = [a for a in held if a.leased_until - before <= 2 * third + 0.001]
         old = self._chosen(held, due, news, before)
         if old:
@@ -197,7 +208,7 @@ class Heartbeat:
         soonest = min(attempt.leased_until for attempt in held)
         now = self._clock.now()
         pause = max(soonest - 2 * third - now, third / 10)
-        if self._hurried or (news and not old):
+        if self._hurried or (any(news) and not old):
             self._news = True  # it is seen to: nobody need ring for it
             pause = min(pause, max(self._extended_at + _SOON - now, 0.001))
         return pause
@@ -206,7 +217,7 @@ class Heartbeat:
         self,
         held: Sequence[Attempt],
         due: Sequence[Attempt],
-        news: Mapping[str, str],
+        news: Said,
         now: float,
     ) -> Sequence[Attempt]:
         """What to renew: what is due, and now and then what there is another reason for."""
@@ -214,19 +225,26 @@ class Heartbeat:
         if self._hurried and soon:
             self._hurried = False
             return held
-        if news and (soon or due):
-            return [a for a in held if a in due or a.lease.receipt.id in news]
+        if any(news) and (soon or due):
+            about = news.progress.keys() | news.remarks.keys()
+            return [a for a in held if a in due or a.lease.receipt.id in about]
         return due
 
     async def _extend(
-        self, broker: Broker, old: Sequence[Attempt], news: Mapping[str, str], until: float
+        self, broker: Broker, old: Sequence[Attempt], news: Said, until: float
     ) -> AbstractSet[Receipt]:
         """Renew leases, but do not wait for the answer for longer than there is time."""
         left = until - self._clock.now()
         receipts = [attempt.lease.receipt for attempt in old]
 
         async def extend() -> AbstractSet[Receipt]:
-            return await broker.extend(self._queue, receipts, duration=self._lease, progress=news)
+            return await broker.extend(
+                self._queue,
+                receipts,
+                duration=self._lease,
+                progress=news.progress,
+                remarks=news.remarks,
+            )
 
         extending = asyncio.create_task(extend(), name="bee:extend")
         try:
@@ -249,13 +267,15 @@ class Heartbeat:
         self,
         old: Sequence[Attempt],
         lost: AbstractSet[Receipt],
-        news: Mapping[str, str],
+        news: Said,
         before: float,
     ) -> None:
         for attempt in old:
             if attempt.lease.receipt not in lost:
                 attempt.leased_until = before + self._lease
-                attempt.told = news.get(attempt.lease.receipt.id, attempt.told)
+                attempt.told = news.progress.get(attempt.lease.receipt.id, attempt.told)
+                if attempt.remark == news.remarks.get(attempt.lease.receipt.id):
+                    attempt.remark = None
         gone = [attempt for attempt in old if attempt.lease.receipt in lost]
         if gone:
             self._tell(partial(self._on_lost, gone, LostLease.CERTAIN))
@@ -283,12 +303,17 @@ class Heartbeat:
         deadline = attempt.delivery.deadline if attempt.delivery is not None else math.inf
         return not attempt.running or now < deadline + self._patience
 
-    def _watch_loop(self, now: float) -> None:
+    def _watch_loop(self, held: Sequence[Attempt], now: float) -> None:
         """Ask the worker's loop for a sign; report it if the last question is still open."""
         self._asked_at = now
         if self._unanswered == 1:
-            frame = sys._current_frames().get(self._worker_thread)
-            self._on_blocked("".join(traceback.format_stack(frame)) if frame else "")
+            task = asyncio.current_task(self._worker_loop)
+            stack = stack_of_thread(self._worker_thread)
+            culprit = next((a for a in held if a.task is task and task is not None), None)
+            if culprit is not None:
+                said = "it blocks the event loop, at\n"
+                culprit.remark = said + printable(stack)[len(said) - LONGEST_REMARK :]
+            self._on_blocked(culprit, stack)
         self._unanswered += 1
         self._tell(self._answer)
 

@@ -34,6 +34,8 @@ class TimedOut(msgspec.Struct, frozen=True):
     """The run took longer than the policy's timeout, and bee stopped it."""
 
     after: float
+    where: str = ""
+    """The stack of the handler at that moment, if it is an async one."""
 
 
 class Stalled(msgspec.Struct, frozen=True):

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 from typing_extensions import TypeForm
 
-from bee_core.broker import Broker, Inspector
+from bee_core.broker import Broker, Inspector, Store
 from bee_core.checks import check_draft, check_headers, check_queue
 from bee_core.clock import SYSTEM_CLOCK, Clock
-from bee_core.codec import Codec, JsonCodec
+from bee_core.codec import KIND_HEADER, Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
@@ -29,6 +29,7 @@ from bee_core.errors import (
     OutcomeUnknown,
     PayloadTooLarge,
 )
+from bee_core.explain import Explanation, explain
 from bee_core.group import Group, not_of, plan_group
 from bee_core.ids import new_id
 from bee_core.job import policy_of
@@ -40,8 +41,6 @@ J = TypeVar("J")
 T = TypeVar("T")
 
 POLICY_HEADER = "bee-policy"
-KIND_HEADER = "bee-kind"
-"""Says that the body is no job of the user's, but something of bee's own."""
 MAX_BYTES = 256 * 1024
 _BATCH = 500
 _BATCH_BYTES = 1024 * 1024
@@ -205,6 +204,13 @@ class Queue(Generic[J]):
         clock = self._clock() if callable(self._clock) else self._clock
         end = await await_end(self.broker, self.name, id, timeout=limit, clock=clock)
         return Result(end, decoder).value
+
+    async def explain(self, id: str) -> Explanation:
+        """Why a job is not running, or who runs it, and what has happened to it."""
+        broker = self.broker
+        if not isinstance(broker, Store):
+            raise InvalidOption("explain needs a broker that is an Inspector too")
+        return await explain(broker, self.name, id)
 
     async def cancel(
         self, *ids: str, to: Terminal = Archive(), running: bool = True

@@ -89,9 +89,10 @@ class Reporter:
         receipt = ended.attempt.lease.receipt
         self._tell(SettlementRefused(self._queue, receipt.id, receipt.token, error))
 
-    def loop_blocked(self, running: Sequence[Attempt], stack: str) -> None:
+    def loop_blocked(self, running: Sequence[Attempt], culprit: Attempt | None, stack: str) -> None:
         ids = tuple(attempt.lease.receipt.id for attempt in running)
-        self._tell(LoopBlocked(self._queue, ids, stack))
+        by = None if culprit is None else culprit.lease.receipt.id
+        self._tell(LoopBlocked(self._queue, ids, stack, by))
 
     def trouble(self, verb: str, error: Exception) -> None:
         self._tell(BrokerTrouble(self._queue, verb, error))

@@ -82,7 +82,7 @@ class Slots:
             now = self._clock.now()
             for attempt in [a for a in self.running.values() if a.check_at <= now]:
                 if attempt.ending is None:
-                    self.end(attempt, TimedOut(attempt.rules.timeout or 0.0))
+                    self.end(attempt, TimedOut(attempt.rules.timeout or 0.0, attempt.where))
                 elif attempt.cancels < 2:
                     self._cancel(attempt)
                 else:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar, assert_never
 
 import msgspec
 
+from bee_core.codec import KIND_HEADER
 from bee_core.delivery import Call, Delivery
 from bee_core.disposition import Reschedule
 from bee_core.errors import UnknownJob
 from bee_core.message import KEEP, PRIORITIES, Draft, IfTaken, Lease
-from bee_core.queue import KIND_HEADER, Queue
+from bee_core.queue import Queue
 from bee_core.schedule import ComeBack, Lapse, Plan, Schedule, Tick, tick
 from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
 

@@ -72,6 +72,11 @@ class Trouble:
         if self._failures.pop(verb, 0):
             self._on_end(verb)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether some verb fails at the moment."""
+        return bool(self._failures)
+
     def hurry(self) -> None:
         """Cut every back-off under way short."""
         for alarm in self._alarms.values():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from unicodedata import category
 
-from bee_core.attempt import Attempt, describe, note_of, printable
+from bee_core.attempt import Attempt, describe, headline, note_of, printable
+from bee_core.checks import LONGEST_SUMMARY
 from bee_core.codec import encode_value
 from bee_core.decide import decide
 from bee_core.disposition import Delete, Reschedule
 from bee_core.errors import InvalidPayload
 from bee_core.handlers import Handlers
 from bee_core.message import ZERO, Counters, Draft, Note, Settlement
-from bee_core.outcome import Interrupted, Outcome, Ruled, Stalled, Succeeded
+from bee_core.outcome import Failed, Interrupted, Outcome, Ruled, Stalled, Succeeded
 from bee_core.strategy import Rules
 
 
@@ -41,13 +43,21 @@ def settlement_for(
         then = attempt.delivery.follow_ups if attempt.delivery is not None else ()
     elif note is not None:
         then = handlers.report(lease, counters, note)
+    summary = "" if note is None else _summary(outcome, note)
     keep = attempt.rules.keep_result
     if (keep is None and lease.reports_to is None) or isinstance(disposition, Reschedule):
-        return Settlement(lease.receipt, disposition, note, added, then)
+        return Settlement(lease.receipt, disposition, note, added, then, summary=summary)
     result = b""
     if isinstance(outcome, Succeeded):
         result, note = _result(outcome, max_bytes)
-    return Settlement(lease.receipt, disposition, note, added, then, result, keep or 0.0)
+    return Settlement(lease.receipt, disposition, note, added, then, result, keep or 0.0, summary)
+
+
+def _summary(outcome: Outcome, note: Note) -> str:
+    """The note in one short line."""
+    text = headline(outcome.error) if isinstance(outcome, Failed) else note.detail
+    line = text.strip().partition("\n")[0][:LONGEST_SUMMARY]
+    return "".join(" " if category(letter) in ("Cc", "Cs") else letter for letter in line)
 
 
 def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
@@ -68,7 +78,12 @@ def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
 def give_back(attempt: Attempt) -> Settlement:
     """For a lease that came too late to be started: back to its place, at no cost."""
     free = Counters(releases=1)
-    return Settlement(attempt.lease.receipt, Reschedule(front=True), counters=free)
+    return Settlement(
+        attempt.lease.receipt,
+        Reschedule(front=True),
+        counters=free,
+        summary="given back before it ran: its worker stops",
+    )
 
 
 def is_poisoned(rules: Rules, counters: Counters) -> bool:

@@ -52,6 +52,7 @@ from bee_core.message import THROTTLE, ZERO, Counters, Lease, Settlement, Thrott
 from bee_core.outcome import Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
 from bee_core.planner import Planner, is_empty
+from bee_core.presence import Announcer, presence_here
 from bee_core.queue import MAX_BYTES, Queue
 from bee_core.reporter import Reporter
 from bee_core.schedule import Schedule
@@ -68,6 +69,8 @@ SHORTEST_LEASE = 0.05
 SHORTEST_POLL = 0.001
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
+_WITHDRAW = 1.0
+"""Seconds for saying that the worker is gone."""
 
 
 class Worker(Generic[J]):
@@ -166,6 +169,15 @@ class Worker(Generic[J]):
             clock=clock,
             trouble=self._trouble,
             on_planned=self._fetcher.look_again,
+        )
+        self._announcer = Announcer(
+            broker,
+            name,
+            self.holder,
+            clock=clock,
+            in_trouble=lambda: self._trouble.under_way,
+            on_trouble=report.trouble,
+            on_recovered=report.recovered,
         )
         self._slots = Slots(
             name,
@@ -284,6 +296,8 @@ class Worker(Generic[J]):
                 self._parts.start("bee:checkup", self._checkup(self.broker).run)
             if not self._planner.planned:
                 self._parts.start("bee:planner", self._planner.run)
+            self._announcer.presence = presence_here(self.concurrency, self._handlers.kinds)
+            self._parts.start("bee:announcer", self._announcer.run)
             self._report.worker_started()
             self._up.set()
             await self._fetch(max_jobs)
@@ -317,8 +331,19 @@ class Worker(Generic[J]):
         self._slots.kill()  # nothing runs any more, unless this end is a sudden one
         await self._heartbeat.stop()
         await self._parts.stop()
+        if not self._killed:
+            await self._withdraw()
         self._slots.close()
         self._report.worker_stopped(self._settled, self._slots.stuck)
+
+    async def _withdraw(self) -> None:
+        """Leave the list of workers, if the broker answers."""
+        try:
+            async with asyncio.timeout(_WITHDRAW):
+                await self._announcer.withdraw()
+        except Exception as error:
+            if not self._trouble.under_way:
+                self._report.trouble("announce", error)
 
     async def _drain(self) -> None:
         """Let running jobs end; interrupt what is left when the grace is over."""
@@ -441,5 +466,5 @@ class Worker(Generic[J]):
         self._forget(ended.attempt)
         self._report.settlement_refused(ended, error)
 
-    def _on_blocked(self, stack: str) -> None:
-        self._report.loop_blocked(list(self._slots.running.copy().values()), stack)
+    def _on_blocked(self, culprit: Attempt | None, stack: str) -> None:
+        self._report.loop_blocked(list(self._slots.running.copy().values()), culprit, stack)

@@ -116,7 +116,7 @@ SAMPLES: list[tuple[Event, int, str]] = [
     (
         LoopBlocked("mail", ("id-1",), "File x, line 1"),
         logging.ERROR,
-        "event loop blocked queue=mail running=('id-1',)\nFile x, line 1",
+        "event loop blocked queue=mail by=('id-1',)\nFile x, line 1",
     ),
     (
         BrokerTrouble("mail", "lease", OSError("gone")),

@@ -45,13 +45,13 @@ def test_the_names_that_users_rely_on_exist(name: str) -> None:
     [
         (bee.Hive, "queue run working stop aclose broker __aenter__ __aexit__"),
         (bee.HiveQueue, "handler on on_failure send send_many draft cancel"),
-        (bee.Queue, "send send_many draft cancel decode rules result group cancel_where"),
+        (bee.Queue, "send send_many draft cancel decode rules result group cancel_where explain"),
         (bee.Worker, "run working stop"),
         (bee.Delivery, "id queue attempt counters token then run_in_process remaining"),
         (bee.Delivery, "key progress group awaits reports results from_thread"),
         (bee.Result, "id ok note value"),
         (bee.Broker, "send lease extend settle cancel wait clone aclose __aenter__ __aexit__"),
-        (bee.Broker, "results reports"),
+        (bee.Broker, "results reports announce"),
         (
             bee.Inspector,
             "queues stats get scan restore prune purge drop pause resume workers",

@@ -52,6 +52,43 @@ async def test_a_blocked_loop_is_reported_once_with_the_stack_that_blocks_it(
         assert "the_culprit" in blocked.stack
 
 
+async def test_who_blocks_the_loop_is_named_among_all_that_run(bee_clock: ManualClock) -> None:
+    async def handle(job: Work) -> None:
+        await bee_clock.sleep(1)
+        if job.what == "block":
+            bee_clock.block(LEASE)
+        await bee_clock.sleep(1)
+
+    async with at_work(handle, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work("wait"), id="a")
+        await jobs.send(Work("block"), id="b")
+        await jobs.send(Work("wait"), id="c")
+        await bees.advance(2 * LEASE)
+
+        (blocked,) = heard(bees, LoopBlocked)
+        assert ("b", {"a", "b", "c"}) == (blocked.culprit, set(blocked.running))
+
+
+async def test_the_stack_that_blocked_the_loop_is_in_the_history_of_the_job(
+    bee_clock: ManualClock,
+) -> None:
+    async def the_culprit(job: Work) -> None:
+        bee_clock.block(LEASE)
+        raise OSError("after all that")
+
+    async with at_work(the_culprit, policy=FOREVER, clock=bee_clock) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.drain()
+
+        explanation = await jobs.explain("a")
+        (episode,) = explanation.history
+        assert ("failed", "OSError: after all that") == (episode.reason, episode.summary)
+        assert episode.remark is not None
+        assert episode.remark.startswith("it blocks the event loop, at\n")
+        assert "the_culprit" in episode.remark
+        assert "the_culprit" in str(explanation)
+
+
 async def test_two_blocks_are_reported_twice(bee_clock: ManualClock) -> None:
     async def handle(job: Work) -> None:
         bee_clock.block(LEASE)
