@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
+from bee_core.testing.conformance import BrokerConformance
 from bee_memory import MemoryBroker
 
 from .mutants import MUTANTS
@@ -35,6 +37,13 @@ def test_the_suite_notices(mutant: type[MemoryBroker], likely: Sequence[str]) ->
 
 def test_the_genuine_broker_passes() -> None:
     assert not list(failures(MemoryBroker))
+
+
+def test_no_test_of_the_suite_hides_another() -> None:
+    parts = [part for part in BrokerConformance.__mro__ if part is not BrokerConformance]
+    names = Counter(name for part in parts for name in vars(part) if name.startswith("test_"))
+
+    assert [] == [name for name, times in names.items() if times > 1]
 
 
 def test_every_mutant_says_which_rule_it_breaks() -> None:

@@ -124,13 +124,15 @@ class History(Conformance):
             await send(h, "a")
             for n in range(HISTORY + 2):
                 await end(h, await lease_one(h), AGAIN, note=NOTE, summary=f"{n}")
+            settled = await history(h, "a")
             await lapse_one(h)
             await lease_one(h)
 
-            found = await history(h, "a")
+            taken_over = await history(h, "a")
 
-            expected = [str(n) for n in range(3, HISTORY + 2)] + [""]
-            assert expected == [one.summary for one in found]
+            expected = [str(n) for n in range(2, HISTORY + 2)]
+            assert expected == [one.summary for one in settled]
+            assert [*expected[1:], ""] == [one.summary for one in taken_over]
 
     async def test_an_archived_message_keeps_it_with_the_last_episode(self) -> None:
         async with self.harness() as h:
@@ -169,7 +171,7 @@ class History(Conformance):
             assert before == restored
             assert ["ann", "bob"] == [one.holder for one in await history(h, "a")]
 
-    async def test_a_new_life_of_an_id_begins_without_it(self) -> None:
+    async def test_a_new_life_of_an_id_begins_without_a_history(self) -> None:
         for way in (Delete(), Archive()):
             for successor in (False, True):
                 async with self.harness() as h:
@@ -204,7 +206,7 @@ class History(Conformance):
 
             assert [("ann", "failed")] == [(e.holder, e.reason) for e in await history(h, "a")]
 
-    async def test_a_scan_shows_it_too(self) -> None:
+    async def test_a_scan_shows_the_history_too(self) -> None:
         async with self.harness() as h:
             await send(h, "a", "b", "c")
             a, b, _ = await lease(h)

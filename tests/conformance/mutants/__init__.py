@@ -12,9 +12,11 @@ from types import ModuleType
 from bee_memory import MemoryBroker
 
 from . import (
+    announce,
     archive,
     awaits,
     heard,
+    history,
     identity,
     keys,
     lease,
@@ -49,6 +51,8 @@ LIKELY: dict[ModuleType, tuple[str, ...]] = {
     heard: ("heard", "reports"),
     results: ("results", "guards", "closing"),
     progress: ("progress", "created", "lease"),
+    history: ("history", "remarks", "archive"),
+    announce: ("announce", "inspect"),
 }
 """For each kind of mutant, the modules of the suite that ought to notice it. Tried first."""
 

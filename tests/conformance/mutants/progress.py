@@ -35,11 +35,14 @@ class _Saying(MemoryBroker):
         *,
         duration: float,
         progress: Mapping[str, str] = NOTHING,
+        remarks: Mapping[str, str] = NOTHING,
     ) -> set[Receipt]:
         q = self._open(queue)
         self.before(q, receipts, progress)
         said = self.said(q, progress)
-        return set(await super().extend(queue, receipts, duration=duration, progress=said))
+        return set(
+            await super().extend(queue, receipts, duration=duration, progress=said, remarks=remarks)
+        )
 
 
 class NobodyListens(_Saying):
