@@ -22,6 +22,7 @@ import bee_core as bee
 from bee_core.events import AttemptSettled, Event
 from tests.chaos import stores
 from tests.chaos.ledger import Ledger
+from tests.chaos.workers import fork, stop_all
 
 QUEUE = "groups"
 LEASE = 2.0
@@ -110,21 +111,6 @@ def make_hive(broker: bee.Store, ledger: Ledger) -> bee.Hive:
     return hive
 
 
-def fork_worker(url: str, directory: Path) -> int:
-    """Start a worker process; return its pid."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        random.seed(os.getpid())
-        asyncio.run(_work(url, directory))
-        code = 0
-    finally:
-        os._exit(code)
-
-
 async def _work(url: str, directory: Path) -> None:
     ledger = Ledger(directory)
 
@@ -163,7 +149,7 @@ def run(url: str, *, children: int, kills: int, processes: int, seed: int = 0) -
     directory = Path(tempfile.mkdtemp(prefix="bee-groups-"))
     started = time.monotonic()
     asyncio.run(_send(url, children))
-    alive = {fork_worker(url, directory) for _ in range(processes)}
+    alive = {fork(lambda: _work(url, directory)) for _ in range(processes)}
     try:
         for _ in range(kills):
             time.sleep(chance.uniform(0.02, 0.3))
@@ -171,14 +157,10 @@ def run(url: str, *, children: int, kills: int, processes: int, seed: int = 0) -
             os.kill(victim, signal.SIGKILL)
             os.waitpid(victim, 0)
             alive.remove(victim)
-            alive.add(fork_worker(url, directory))
+            alive.add(fork(lambda: _work(url, directory)))
         left = asyncio.run(_until_empty(url, patience=120))
-        time.sleep(1)  # the last confirmation is written down
     finally:
-        for pid in alive:
-            os.kill(pid, signal.SIGTERM)
-        for pid in alive:
-            os.waitpid(pid, 0)
+        stop_all(alive)
     words = Counter(
         line.split()[0]
         for path in directory.glob("*.ledger")

@@ -11,20 +11,42 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Ledger:
     """Where one process writes down what it does."""
 
-    def __init__(self, directory: Path) -> None:
-        path = directory / f"{os.getpid()}.ledger"
+    def __init__(self, directory: Path, number: int | None = None) -> None:
+        self._pid = os.getpid() if number is None else number
+        path = directory / f"{self._pid}.ledger"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._pid = os.getpid()
 
     def write(self, what: str, id: str, token: int = 0) -> None:
         """Write down that this happened, now."""
         line = f"{what} {id} {token} {self._pid} {time.time():.6f}\n"
         os.write(self._file, line.encode())
+
+
+class Entry(NamedTuple):
+    """A line of a ledger."""
+
+    what: str
+    id: str
+    token: int
+    pid: int
+    at: float
+
+
+def entries(directory: Path) -> list[Entry]:
+    """All lines of all ledgers, in the order of their times."""
+    lines = [line for path in directory.glob("*.ledger") for line in path.read_text().splitlines()]
+    return sorted((_entry(line) for line in lines), key=lambda entry: entry.at)
+
+
+def _entry(line: str) -> Entry:
+    what, id, token, pid, at = line.split()
+    return Entry(what, id, int(token), int(pid), float(at))
 
 
 @dataclass
@@ -40,16 +62,14 @@ class Audit:
     @classmethod
     def read(cls, directory: Path) -> Audit:
         audit = cls()
-        for path in directory.glob("*.ledger"):
-            for line in path.read_text().splitlines():
-                what, id, token, pid, when = line.split()
-                if what == "sent":
-                    audit.sent.add(id)
-                elif what == "run":
-                    audit.runs[id].append((int(token), int(pid)))
-                elif what == "settled":
-                    audit.settled[id] += 1
-                    audit.settled_at.append(float(when))
+        for what, id, token, pid, at in entries(directory):
+            if what == "sent":
+                audit.sent.add(id)
+            elif what == "run":
+                audit.runs[id].append((token, pid))
+            elif what == "settled":
+                audit.settled[id] += 1
+                audit.settled_at.append(at)
         for runs in audit.runs.values():
             runs.sort()
         return audit

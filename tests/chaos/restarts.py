@@ -28,7 +28,7 @@ import bee_core as bee
 from tests.chaos import stores
 from tests.chaos.kills import until_empty
 from tests.chaos.ledger import Audit, Ledger
-from tests.chaos.workers import LEASE, QUEUE, Work, fork_worker, stop_all
+from tests.chaos.workers import LEASE, QUEUE, Work, fork, fork_worker, stop_all
 
 
 @dataclass
@@ -86,7 +86,7 @@ def run(
     directory = Path(tempfile.mkdtemp(prefix="bee-chaos-"))
     server = stores.durable(store)
     alive = {fork_worker(server.url, directory) for _ in range(processes)}
-    producer = _fork_producer(server.url, directory)
+    producer = fork(lambda: produce(server.url, directory))
     returned = []
     try:
         time.sleep(1.0)
@@ -128,17 +128,7 @@ def _at_full_rate(settled: list[float], back: float) -> float:
     return 99.0
 
 
-def _fork_producer(url: str, directory: Path) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        asyncio.run(_produce(url, directory))
-    finally:
-        os._exit(0)
-
-
-async def _produce(url: str, directory: Path) -> None:
+async def produce(url: str, directory: Path) -> None:
     """Send until told to stop; write down what was acknowledged, and nothing else."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)

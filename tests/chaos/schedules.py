@@ -32,7 +32,7 @@ from bee_core.message import State
 from tests.chaos import stores
 from tests.chaos.faster import InRealTime, Pace, faster
 from tests.chaos.ledger import Ledger
-from tests.chaos.workers import QUEUE, Work, stop_all
+from tests.chaos.workers import QUEUE, Work, fork, stop_all
 
 START = datetime(2026, 3, 28, 18, tzinfo=UTC)
 ZONES = (
@@ -249,17 +249,7 @@ def run(
 
 def _fork(url: str, directory: Path, plans: list[Plan], speed: float) -> int:
     """Start a worker process; return its pid. SIGTERM stops it gracefully."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        random.seed(os.getpid())
-        asyncio.run(_work(url, directory, plans, speed))
-        code = 0
-    finally:
-        os._exit(code)
+    return fork(lambda: _work(url, directory, plans, speed))
 
 
 async def _work(url: str, directory: Path, plans: list[Plan], speed: float) -> None:

@@ -7,7 +7,9 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import bee_core as bee
 from bee_core.events import AttemptSettled, Event
@@ -26,6 +28,11 @@ class Work(bee.Job):
 
 def fork_worker(url: str, directory: Path, *, concurrency: int = 20) -> int:
     """Start a worker process; return its pid. SIGTERM stops it gracefully."""
+    return fork(lambda: _work(url, directory, concurrency))
+
+
+def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
+    """Start a process that does this and ends; return its pid."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -33,7 +40,7 @@ def fork_worker(url: str, directory: Path, *, concurrency: int = 20) -> int:
     code = 1
     try:
         random.seed(os.getpid())
-        asyncio.run(_work(url, directory, concurrency))
+        asyncio.run(work())
         code = 0
     finally:
         os._exit(code)
