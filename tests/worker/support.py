@@ -8,13 +8,14 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
-
-import pytest
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import bee_core as bee
 from bee_core.events import AttemptSettled, WorkerStarted
 from bee_core.testing import HiveUnderTest, running
+
+if TYPE_CHECKING:  # child processes import this file, and are to start soon
+    import pytest
 
 E = TypeVar("E")
 
