@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import enum
 import inspect
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,6 +22,7 @@ from bee_core.delivery import WORKER_LOOP, Call, Delivery, run_in_process
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
+from bee_core.forks import end_if_forked
 from bee_core.message import Lease, Note
 from bee_core.outcome import (
     Failed,
@@ -113,7 +115,7 @@ class Attempt:
         abandoned: Callable[[Attempt, asyncio.Future[object]], None],
     ) -> Outcome:
         """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
-        call = self.call
+        call, owner = self.call, os.getpid()
         assert call is not None
         try:
             if call.kind == "async":
@@ -122,8 +124,10 @@ class Attempt:
                 result = await self._in_thread(call, threads, abandoned)
             else:
                 result = await run_in_process(processes, call.function, self.job)
+            end_if_forked(owner)
             return outcome_of_result(result)
         except BaseException as error:
+            end_if_forked(owner, error)
             return outcome_of_error(error)
 
     @property

@@ -5,7 +5,7 @@
     │   ├── BrokerUnavailable   nothing was done, and it may pass: try again later
     │   ├── OutcomeUnknown      it may have been done; settle, extend, a send that keeps: repeat it
     │   ├── BrokerFull          the store has no room; leasing and settling still work
-    │   ├── BrokerClosed        this broker object was closed, or belongs to another event loop
+    │   ├── BrokerClosed        this object was closed, or belongs to another event loop or process
     │   └── BrokerMisconfigured will not pass by waiting: the message says what to set
     │       ├── SchemaMissing   the database has no tables of bee's; the message says what to run
     │       └── SchemaMismatch  the tables are of another version of bee

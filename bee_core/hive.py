@@ -158,6 +158,11 @@ class Hive:
         """Whether its workers have been told to stop, and have not ended yet."""
         return any(worker.stopping for worker in self._workers)
 
+    @property
+    def at_work(self) -> bool:
+        """Whether its workers run: started, not told to stop, and none of them has failed."""
+        return bool(self._workers) and not self.stopping
+
     def kill(self) -> None:
         """Stop dead, as a crash would: see `Worker.kill`."""
         for worker in self._workers:

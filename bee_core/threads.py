@@ -7,11 +7,14 @@ process, so a handler that hangs for ever costs one thread and nothing else.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
+
+from bee_core.forks import end_if_forked
 
 _Work: TypeAlias = tuple[Callable[[], object], Callable[[object, BaseException | None], None]]
 
@@ -47,11 +50,14 @@ class Threads:
             self._work.put(None)
 
     def _run(self) -> None:
+        owner = os.getpid()
         while (work := self._work.get()) is not None:
             function, report = work
             try:
                 result = function()
+                end_if_forked(owner)
             except BaseException as error:  # SystemExit too: it is the job that failed
+                end_if_forked(owner, error)
                 report(None, error)
             else:
                 report(result, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+import os
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from types import MappingProxyType
 import msgspec
 
 from bee_core.clock import Clock, finish
+from bee_core.errors import BrokerClosed
+from bee_core.forks import is_forked
 from bee_core.message import Draft, Episode, Receipt, Report, Stored, Update
 from bee_memory.messages import Arrival, Message, Place
 from bee_memory.turns import Turns
@@ -161,10 +164,24 @@ class Memory:
     def __init__(self, clock: Clock, max_length: int | None) -> None:
         self.clock = clock
         self.max_length = max_length
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
+        self._owner: int | None = None
         self.queues: dict[str, Queue] = {}
         self.tokens = count(1)
         self.sequence = count(1)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What every verb holds. A forked child, which has only a copy of the store, is refused.
+
+        Before the lock is asked for: it may have been held by another thread as the child began.
+        """
+        if is_forked(self._owner):
+            raise BrokerClosed(
+                "this MemoryBroker was used before a fork: its jobs are in the parent process"
+            )
+        self._owner = os.getpid()
+        return self._lock
 
     def queue(self, name: str) -> Queue:
         """The queue of that name, which exists from now on."""

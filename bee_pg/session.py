@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
+from bee_core.forks import is_forked
 from bee_pg import migrate
 from bee_pg.bell import Bell
 from bee_pg.faults import was_overtaken
@@ -49,10 +51,14 @@ class Session:
         self._opened = False
         self._opening = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner: int | None = None  # the process that it is used in
         self._bell: Bell | None = None
         self._closed = False
 
     async def aclose(self) -> None:
+        if is_forked(self._owner):  # its connections are the parent's
+            self._closed = True
+            return
         # If the event loop that it was used in is no more, only the connections are left to close.
         elsewhere = self._loop not in (None, asyncio.get_running_loop())
         if elsewhere and self._loop is not None and not self._loop.is_closed():
@@ -98,9 +104,11 @@ class Session:
     def _check_usable(self) -> None:
         if self._closed:
             raise BrokerClosed("this PgBroker was closed")
+        if is_forked(self._owner):
+            raise BrokerClosed("this PgBroker was used before a fork: use clone() in the child")
         loop = asyncio.get_running_loop()
         if self._loop is None:
-            self._loop = loop
+            self._loop, self._owner = loop, os.getpid()
         elif self._loop is not loop:
             raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
 

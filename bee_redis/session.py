@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ from bee_core.errors import (
     OutcomeUnknown,
     part_done,
 )
+from bee_core.forks import is_forked
 from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell
@@ -43,11 +45,15 @@ class Session:
         self._waiting: Link | None = None
         self._bells: dict[str, Bell] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner: int | None = None  # the process that it is used in
         self._opening = asyncio.Lock()
         self._known: set[str] = set()
         self._closed = False
 
     async def aclose(self) -> None:
+        if is_forked(self._owner):  # its connections are the parent's
+            self._closed = True
+            return
         elsewhere = self._loop not in (None, asyncio.get_running_loop())
         if elsewhere and self._loop is not None and not self._loop.is_closed():
             raise BrokerClosed("this RedisBroker belongs to another event loop: close it there")
@@ -193,9 +199,11 @@ class Session:
     def _check_usable(self) -> None:
         if self._closed:
             raise BrokerClosed("this RedisBroker was closed")
+        if is_forked(self._owner):
+            raise BrokerClosed("this RedisBroker was used before a fork: use clone() in the child")
         loop = asyncio.get_running_loop()
         if self._loop is None:
-            self._loop = loop
+            self._loop, self._owner = loop, os.getpid()
         elif self._loop is not loop:
             raise BrokerClosed("this RedisBroker belongs to another event loop: use clone()")
 

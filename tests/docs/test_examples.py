@@ -13,6 +13,7 @@ import pytest
 from tests.servers import PgServer
 
 from .markdown import ROOT, blocks
+from .test_services import APPS
 
 EXAMPLES = ROOT / "examples"
 
@@ -96,7 +97,7 @@ def test_an_example_ends_by_itself_and_prints_what_it_did(
 
 
 def test_every_example_is_run() -> None:
-    assert set(PRINTS) == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {*PRINTS, *APPS} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 def test_hello_is_the_program_of_the_readme() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import bee_core as bee
 from bee_core.events import AttemptSettled, WorkerStarted
 from bee_core.testing import HiveUnderTest, running
+
+if TYPE_CHECKING:  # child processes import this file, and are to start soon
+    import pytest
 
 E = TypeVar("E")
 
@@ -86,6 +90,17 @@ async def until(condition: Callable[[], object], patience: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0.001)
+
+
+def new_store(request: pytest.FixtureRequest, server: str) -> str:
+    """The URL of an empty store, on one of the servers that the tests share."""
+    match server:
+        case "valkey":
+            return f"{request.getfixturevalue('valkey').url}?prefix={uuid.uuid4().hex}"
+        case "pg":
+            return f"{request.getfixturevalue('pg').database()}&migrate=1"
+        case _:
+            return f"memory://{uuid.uuid4().hex}"
 
 
 async def nothing(job: object) -> None:

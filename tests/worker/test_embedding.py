@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
+import os
 import signal
 import subprocess
 import sys
 import threading
 import warnings
 import weakref
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 import bee_core as bee
 from bee_core.testing import ManualClock
 
 from . import in_processes
-from .support import Work, at_work, begin, hive_for, nothing, until
+from .support import Work, at_work, begin, hive_for, new_store, nothing, until
 
 
 def surroundings() -> dict[str, object]:
@@ -48,6 +53,11 @@ def surroundings() -> dict[str, object]:
         "trace": sys.gettrace(),
         "warnings": list(warnings.filters),
         "path": list(sys.path),
+        "directory": os.getcwd(),
+        "environment": dict(os.environ),
+        "async generator hooks": sys.get_asyncgen_hooks(),
+        "garbage collection": (gc.isenabled(), gc.get_threshold()),
+        "fault handler": faulthandler.is_enabled(),
     }
 
 
@@ -74,6 +84,50 @@ async def test_a_worker_touches_nothing_of_the_program_it_lives_in() -> None:
 
     assert [before] * 4 == during
     assert before == surroundings()
+
+
+@pytest.mark.parametrize("server", ["valkey", "pg"])
+async def test_a_worker_on_a_server_touches_nothing_either(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    before = surroundings()
+    hive = bee.Hive(new_store(request, server))
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(keep_result=60))
+    jobs.handler(nothing)
+    async with hive, hive.working():
+        ticket = await jobs.send(Work())
+        await jobs.result(ticket.id, timeout=10)
+
+        assert before == surroundings()
+    assert before == surroundings()
+
+
+async def test_a_hive_says_whether_it_is_at_work() -> None:
+    hive, _ = hive_for(nothing)
+    assert not hive.at_work
+    async with hive, hive.working():
+        assert hive.at_work
+        hive.stop()
+        assert not hive.at_work
+    assert not hive.at_work
+
+
+async def test_a_hive_with_a_worker_that_has_failed_is_not_at_work() -> None:
+    async def swallow(job: Work) -> None:
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
+
+    over = asyncio.Event()
+    hive = bee.Hive("memory://", cancel_grace=0.01)
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(timeout=0.01), concurrency=1)
+    jobs.handler(swallow)
+    async with hive:
+        with pytest.raises(bee.WorkerStuck):
+            async with hive.working():
+                await jobs.send(Work())
+                await until(lambda: not hive.at_work)
+        over.set()
 
 
 async def test_nothing_is_left_when_a_worker_has_stopped() -> None:

@@ -263,3 +263,30 @@ async def test_a_thread_whose_worker_was_killed_reports_to_nobody() -> None:
 
             assert Counter() == settled(bees)
             assert 1 == await live(bees)
+
+
+async def test_a_thread_that_cannot_be_had_fails_the_job_and_not_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def handle(job: Work) -> str:
+        return job.what
+
+    start = threading.Thread.start
+
+    def refuse(self: threading.Thread) -> None:
+        if self.name.startswith("bee:jobs"):
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    policy = bee.Policy(on_error=bee.Repeat(1), backoff=STEADY)
+    async with at_work(handle, policy=policy) as (bees, jobs):
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        await jobs.send(Work(), id="a")
+        await bees.drain()
+        monkeypatch.undo()
+        await bees.advance(2)
+        await bees.drain()
+
+        assert Counter({("a", "Failed", "Reschedule"): 1, ("a", "Succeeded", "Delete"): 1}) == (
+            settled(bees)
+        )
