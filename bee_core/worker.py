@@ -317,6 +317,7 @@ class Worker(Generic[J]):
         self._slots.kill()  # nothing runs any more, unless this end is a sudden one
         await self._heartbeat.stop()
         await self._parts.stop()
+        await self._slots.processes.aclose()
         self._slots.close()
         self._report.worker_stopped(self._settled, self._slots.stuck)
 

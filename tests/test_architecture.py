@@ -20,8 +20,8 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "threads", "child", "ids", "parts"],
-    ["duration", "config", "timing", "trouble"],
-    ["disposition", "url"],
+    ["duration", "config", "timing", "trouble", "parent"],
+    ["disposition", "url", "processes"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from anyio import to_process
 
 import bee_core as bee
 from bee_core.events import AttemptSettled
@@ -23,12 +22,9 @@ from .support import DEFAULT, Jobs, Work, at_work, counted, heard, settled, unde
 
 @pytest.fixture(autouse=True)
 async def _no_child_is_left() -> AsyncIterator[None]:
-    """The pool of idle children lives as long as the event loop, which here is one test."""
+    before = children()
     yield
-    for process in to_process._process_pool_workers.get(set()):
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.aclose()
+    await until(lambda: children() <= before)
 
 
 def acting(policy: bee.Policy = DEFAULT, concurrency: int = 1) -> tuple[bee.Hive, Jobs]:
