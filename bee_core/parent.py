@@ -27,7 +27,7 @@ Answer: TypeAlias = tuple[bytes, bytes]
 
 _TURN = 0.5
 """Seconds to see whether a child that is no longer heard has died or only closed its wire."""
-_POLITE = 1.0
+POLITE = 1.0
 """Seconds in which a child that is no longer needed may end by itself."""
 _CHUNK = 1 << 18
 
@@ -48,6 +48,7 @@ class Child:
     """One child process: at most one call at a time, until it ends."""
 
     def __init__(self, setup: Setup, patience: float, on_ended: Callable[[Child], None]) -> None:
+        first = pickle.dumps(setup)
         self._loop = asyncio.get_running_loop()
         self._patience = patience
         self._on_ended = on_ended
@@ -65,7 +66,7 @@ class Child:
         _lives.add(self._life)
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._read)
-        self._send(SETUP, pickle.dumps(setup))
+        self._send(SETUP, first)
         thread = threading.Thread(
             target=self._live, args=(theirs, life), name="bee:child", daemon=True
         )
@@ -112,7 +113,7 @@ class Child:
         self._doomed = True
         with suppress(OSError):  # it has ended
             self._socket.shutdown(socket.SHUT_WR)
-        self._loop.call_later(_POLITE, self.signal, signal.SIGKILL)
+        self._loop.call_later(POLITE, self.signal, signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         """Send a signal to the child and to all it has started that are still in its group."""
@@ -217,8 +218,10 @@ class Child:
                     _signal_group(process.pid, signal.SIGKILL)
             status = self._outlive(process)
         _let_go(self._life)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        try:
             self._loop.call_soon_threadsafe(self._end, status)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._socket.close()
 
     def _outlive(self, process: subprocess.Popen[bytes]) -> int | None:
         """Wait for its end, kill what it leaves behind in its group, and only then reap it."""

@@ -18,12 +18,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from bee_core.child import ERROR, EXIT, LOADING, MAIN, Fault, Setup
-from bee_core.parent import Answer, Child, ChildDied
+from bee_core.parent import POLITE, Answer, Child, ChildDied
 
 T = TypeVar("T")
-
-_POLITE = 1.0
-"""Seconds to wait for the end of children, first for those that may end by themselves."""
 
 
 class ChildExited(Exception):
@@ -111,7 +108,7 @@ class Processes:
     async def _all_ended(self) -> None:
         ends = [child.ended for child in self._children]
         if ends:
-            await asyncio.wait(ends, timeout=_POLITE)
+            await asyncio.wait(ends, timeout=POLITE)
 
     async def _call(self, payload: bytes) -> Answer:
         """Have an idle child run it, or a new one; if that dies before it has begun, another."""
