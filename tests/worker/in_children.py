@@ -33,11 +33,6 @@ def zeros(size: int) -> bytes:
     return bytes(size)
 
 
-def nap(seconds: float) -> int:
-    time.sleep(seconds)
-    return os.getpid()
-
-
 def wait_for(path: str) -> int:
     while not os.path.exists(path):
         time.sleep(0.005)
@@ -150,8 +145,6 @@ def fail(how: str) -> None:
         raise error
     if how == "unspeakable":
         raise Unspeakable
-    if how == "stop":
-        raise StopIteration("odd")
     try:
         raise KeyError("deep inside")
     except KeyError as error:
