@@ -95,6 +95,8 @@ class Child:
         except asyncio.CancelledError:
             if answer.cancelled():
                 await self._stop()
+            else:
+                answer.exception()  # looked at, so that asyncio does not complain
             raise
 
     async def _stop(self) -> None:

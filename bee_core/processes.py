@@ -112,9 +112,12 @@ class Processes:
 
     async def _call(self, payload: bytes) -> Answer:
         """Have an idle child run it, or a new one; if that dies before it has begun, another."""
-        child = self._idle.pop() if self._idle else self._start()
+        child = None
+        while self._idle and child is None:
+            idle = self._idle.pop()
+            child = idle if idle.usable else None  # if not, it is about to end
         try:
-            return await self._call_in(child, payload)
+            return await self._call_in(child or self._start(), payload)
         except ChildDied as died:
             if died.begun:
                 raise

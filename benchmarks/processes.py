@@ -61,7 +61,7 @@ async def main() -> None:
         "bee": lambda: processes.run(operator.add, 1, 2),
     }
     try:
-        import anyio.to_process
+        import anyio.to_process  # type: ignore[import-not-found, unused-ignore]
 
         calls["anyio"] = lambda: anyio.to_process.run_sync(operator.add, 1, 2)
     except ImportError:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from bee_core import child
 from bee_core.attempt import describe
 from bee_core.parent import ChildDied
 from bee_core.processes import ChildExited, NotHandedOver, Processes
@@ -562,6 +564,27 @@ async def test_nobody_outlives_a_program_that_is_killed(tmp_path: Path) -> None:
     finally:
         os.kill(fork, signal.SIGKILL)
         program.communicate()
+
+
+async def test_where_the_kernel_cannot_kill_orphans_a_thread_of_the_child_does() -> None:
+    ours, theirs = socket.socketpair()
+    life, end = os.pipe()
+    program = f"""if True:
+        import fcntl, runpy
+        del fcntl.F_SETSIG
+        runpy.run_path({child.__file__!r}, run_name="__main__")
+    """
+    command = [sys.executable, "-c", program, str(theirs.fileno()), str(life)]
+    process = subprocess.Popen(  # noqa: ASYNC220
+        command, pass_fds=(theirs.fileno(), life), start_new_session=True, cwd="/"
+    )
+    theirs.close()
+    os.close(life)
+    await until(lambda: psutil.Process(process.pid).num_threads() == 2)
+    os.close(end)
+
+    assert -signal.SIGKILL == await asyncio.to_thread(process.wait, 10)
+    ours.close()
 
 
 async def test_a_program_that_just_ends_leaves_nobody(tmp_path: Path) -> None:
