@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias, assert_never
 
-from anyio import BrokenWorkerProcess, CapacityLimiter
-
-from bee_core.delivery import WORKER_LOOP, Call, Delivery, run_in_process
+from bee_core.delivery import WORKER_LOOP, Call, Delivery
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
@@ -37,6 +35,8 @@ from bee_core.outcome import (
     TimedOut,
     Unknown,
 )
+from bee_core.parent import ChildDied
+from bee_core.processes import Processes
 from bee_core.stacks import stack_of_task
 from bee_core.strategy import Repeat, Rules
 from bee_core.threads import Raised, Threads
@@ -111,7 +111,7 @@ class Attempt:
     async def run(
         self,
         threads: Threads,
-        processes: CapacityLimiter,
+        processes: Processes,
         abandoned: Callable[[Attempt, asyncio.Future[object]], None],
     ) -> Outcome:
         """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
@@ -123,7 +123,7 @@ class Attempt:
             elif call.kind == "thread":
                 result = await self._in_thread(call, threads, abandoned)
             else:
-                result = await run_in_process(processes, call.function, self.job)
+                result = await processes.run(call.function, self.job)
             end_if_forked(owner)
             return outcome_of_result(result)
         except BaseException as error:
@@ -192,8 +192,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
             case Retry(after=after):
                 wait = None if after is None else seconds(after, "Retry after")
                 return Failed(error, retry=True, after=wait)
-            case BrokenWorkerProcess():
-                return Stalled("the process that ran the handler died")
+            case ChildDied():
+                return Stalled(str(error))
             case PermanentError():
                 return Failed(error, permanent=True)
             case _:

@@ -20,17 +20,15 @@ from typing import (
     overload,
 )
 
-import anyio.to_process
-from anyio import CapacityLimiter
 from typing_extensions import TypeForm
 
 from bee_core.checks import LONGEST_PROGRESS
-from bee_core.child import run_as_child
 from bee_core.clock import Clock
 from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
 from bee_core.group import AWAITS_HEADER, Group, plan_group
 from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease
+from bee_core.processes import Processes
 from bee_core.results import Result, reader
 from bee_core.strategy import Policy
 
@@ -79,7 +77,7 @@ class Delivery(Generic[J]):
         queue: Queue[J],
         clock: Clock,
         deadline: float,
-        processes: CapacityLimiter,
+        processes: Processes,
         on_said: Callable[[], None] = lambda: None,
     ) -> None:
         self._lease = lease
@@ -242,10 +240,10 @@ class Delivery(Generic[J]):
     async def run_in_process(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a plain function in another process, which is killed if this run is stopped.
 
-        The function must be importable, its arguments and result picklable. What it prints is
-        discarded, and children of its own are not killed with it.
+        The function must be importable, its arguments and result picklable. What it has started
+        is killed with it, unless that made a session or process group of its own.
         """
-        return await run_in_process(self._processes, function, *args)
+        return await self._processes.run(function, *args)
 
 
 def _on_one_line(text: str) -> str:
@@ -264,13 +262,6 @@ def _is_in_a_loop() -> bool:
 def attempt_number(counters: Counters) -> int:
     """Which run this is, not counting the ones that cost nothing."""
     return max(1, counters.deliveries - counters.releases - counters.unknowns)
-
-
-async def run_in_process(limiter: CapacityLimiter, function: Callable[..., T], *args: Any) -> T:
-    """Run in a worker process; being cancelled kills it."""
-    return await anyio.to_process.run_sync(
-        run_as_child, function, *args, cancellable=True, limiter=limiter
-    )
 
 
 class Call:

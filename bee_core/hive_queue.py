@@ -66,7 +66,7 @@ class HiveQueue(Queue[J]):
         """Decorate the function that handles jobs of one class.
 
         `process=True` runs a plain function that takes the job alone in a process of its own,
-        which is killed at the timeout.
+        which is killed at the timeout, with all it has started.
         """
         return On(self.handlers, kind, process)
 

@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from anyio import CapacityLimiter
-
 from bee_core.attempt import Attempt, Ending
 from bee_core.clock import Clock
 from bee_core.outcome import Failed, Outcome, TimedOut
+from bee_core.processes import Processes
 from bee_core.threads import Threads
 
 _TURN = 0.01
@@ -44,7 +43,7 @@ class Slots:
         self._threads = Threads(name)
         self._alarm = clock.alarm()
         self._next_check = math.inf
-        self.processes = CapacityLimiter(size)
+        self.processes = Processes(size, patience=max(cancel_grace, _TURN))
         self.running: dict[int, Attempt] = {}
         """By token."""
         self.stuck = 0
@@ -98,8 +97,9 @@ class Slots:
                 attempt.task.cancel()
 
     def close(self) -> None:
-        """Let idle threads end."""
+        """Let idle threads end; kill child processes."""
         self._threads.close()
+        self.processes.close()
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None

@@ -333,6 +333,7 @@ class Worker(Generic[J]):
         await self._parts.stop()
         if not self._killed:
             await self._withdraw()
+        await self._slots.processes.aclose()
         self._slots.close()
         self._report.worker_stopped(self._settled, self._slots.stuck)
 

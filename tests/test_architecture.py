@@ -20,8 +20,8 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "forks", "child", "ids", "parts", "stacks"],
-    ["duration", "config", "threads", "timing", "trouble"],
-    ["disposition", "url"],
+    ["duration", "config", "parent", "threads", "timing", "trouble"],
+    ["disposition", "processes", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
     ["presence"],

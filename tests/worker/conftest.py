@@ -15,12 +15,8 @@ def _threads() -> set[threading.Thread]:
 
 
 def _tasks() -> set[asyncio.Task[object]]:
-    """The tasks of this loop, but for the one that looks and the pool of child processes."""
-    return {
-        task
-        for task in asyncio.all_tasks()
-        if task is not asyncio.current_task() and "AnyIO" not in task.get_name()
-    }
+    """The tasks of this loop, but for the one that looks."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
 @pytest.fixture(autouse=True)

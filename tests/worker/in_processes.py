@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bee_core as bee
 
+from . import in_children
 from .support import Work
 
 
@@ -58,9 +59,16 @@ def act(job: Work) -> object:
             subprocess.run(["sh", "-c", "head -c 2000000 /dev/zero >&2"], check=True)
         case "call a program that reads":
             subprocess.run(["cat"], check=True)
+        case _ if job.what.startswith("wait for "):
+            in_children.wait_for(job.what.removeprefix("wait for "))
         case _:
             pass
     return None
+
+
+def clean_up(job: Work) -> None:
+    """Hang until SIGTERM comes, and clean up."""
+    in_children.clean_up_at_sigterm(job.what)
 
 
 def add(first: int, second: int) -> int:

@@ -8,7 +8,10 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import psutil  # type: ignore[import-untyped]
 
 import bee_core as bee
 from bee_core.events import AttemptSettled, WorkerStarted
@@ -139,3 +142,22 @@ async def live(bees: HiveUnderTest) -> int:
 async def reasons(bees: HiveUnderTest) -> Counter[str]:
     """How many messages are archived, by reason."""
     return Counter((await bees.broker.inner.stats("jobs")).archived)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: one that is dead and not yet waited for does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that run."""
+    return {child.pid for child in psutil.Process().children() if alive(child.pid)}
+
+
+async def pid_in(path: Path, patience: float = 10.0) -> int:
+    """What a child process has left in a file."""
+    await until(path.exists, patience)
+    return int(path.read_text())

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
 import pytest
-from anyio import to_process
 
 import bee_core as bee
 from bee_core.events import AttemptSettled
@@ -18,17 +16,30 @@ from bee_core.outcome import Failed, Succeeded
 from bee_core.testing import HiveUnderTest
 
 from . import in_processes
-from .support import DEFAULT, Jobs, Work, at_work, counted, heard, settled, under_test, until
+from .support import (
+    DEFAULT,
+    Jobs,
+    Work,
+    alive,
+    at_work,
+    children,
+    counted,
+    heard,
+    pid_in,
+    settled,
+    under_test,
+    until,
+)
 
 
 @pytest.fixture(autouse=True)
 async def _no_child_is_left() -> AsyncIterator[None]:
-    """The pool of idle children lives as long as the event loop, which here is one test."""
+    before = children()
     yield
-    for process in to_process._process_pool_workers.get(set()):
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.aclose()
+    await until(lambda: children() <= before)
+
+
+GRACE = 5.0
 
 
 def acting(policy: bee.Policy = DEFAULT, concurrency: int = 1) -> tuple[bee.Hive, Jobs]:
@@ -50,23 +61,6 @@ def hanging(policy: bee.Policy) -> tuple[bee.Hive, Jobs]:
 def ends(bees: HiveUnderTest) -> dict[str, AttemptSettled]:
     """How the first run of each job was settled, by id."""
     return {event.id: event for event in reversed(heard(bees, AttemptSettled))}
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs: one that is dead and not yet waited for does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children() if alive(child.pid)}
-
-
-async def pid_in(path: Path) -> int:
-    await until(path.exists)
-    return int(path.read_text())
 
 
 async def test_what_a_process_returns_or_raises_is_what_its_job_comes_to() -> None:
@@ -140,6 +134,9 @@ async def test_a_process_that_runs_over_is_killed(tmp_path: Path) -> None:
         assert alive(pid)
 
         await bees.advance(10)
+        assert alive(pid)  # it ignores SIGTERM
+        assert not settled(bees)
+        await bees.advance(GRACE)
         await until(lambda: settled(bees))
 
         await until(lambda: not alive(pid))
@@ -154,6 +151,7 @@ async def test_a_process_whose_job_is_cancelled_is_killed(tmp_path: Path) -> Non
         pid = await pid_in(tmp_path / "pid")
         await jobs.cancel("a")
         await bees.advance(1)  # its worker has a slot free, and so hears of it
+        await bees.advance(GRACE)
 
         await until(lambda: not alive(pid))
         await until(lambda: counted(bees)["AttemptLost"])
@@ -190,6 +188,7 @@ async def test_a_handler_may_run_a_part_of_its_work_in_a_process(tmp_path: Path)
         await jobs.send(Work("hang", number=3), id="hang")
         pid = await pid_in(tmp_path / "pid")
         await bees.advance(10)
+        await bees.advance(GRACE)
         await until(lambda: len(settled(bees)) == 3)
 
         await until(lambda: not alive(pid))
@@ -212,6 +211,62 @@ async def test_a_process_may_call_programs(what: str) -> None:
             await until(lambda: settled(bees), patience=2)
 
         assert Counter({("a", "Succeeded", "Delete"): 1}) == settled(bees)
+
+
+async def test_a_process_that_is_told_to_stop_may_clean_up(tmp_path: Path) -> None:
+    hive = bee.Hive("memory://")
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(timeout=10, on_timeout=bee.Archive()))
+    jobs.on(Work, process=True)(in_processes.clean_up)
+    async with under_test(hive) as bees:
+        await jobs.send(Work(str(tmp_path / "pid")), id="a")
+        pid = await pid_in(tmp_path / "pid")
+        await bees.advance(10)
+        await until(lambda: settled(bees))
+
+        assert (tmp_path / "pid.clean").exists()
+        assert not alive(pid)
+        assert Counter({("a", "TimedOut", "Archive"): 1}) == settled(bees)
+
+
+async def test_a_crash_is_told_as_what_it_was_and_runs_beside_others(tmp_path: Path) -> None:
+    hive, jobs = acting(bee.Policy(on_stall=bee.Archive(), timeout=None), concurrency=4)
+    async with under_test(hive) as bees:
+        for number in range(3):
+            await jobs.send(Work(f"wait for {tmp_path / 'go'}"), id=f"long-{number}")
+        await jobs.send(Work("crash by signal"), id="bad")
+        await until(lambda: settled(bees), patience=20)
+
+        assert {("bad", "Stalled", "Archive"): 1} == settled(bees)
+        (archived,) = await bees.archived(jobs)
+        assert archived.note is not None
+        assert "the process that ran the handler died: killed by SIGKILL" == archived.note.detail
+        (tmp_path / "go").touch()
+        await bees.drain()
+        assert 4 == len(settled(bees))
+        assert 3 == sum(outcome == "Succeeded" for _, outcome, _ in settled(bees))
+
+
+async def test_what_a_process_raised_is_kept_with_where_that_was() -> None:
+    hive, jobs = acting()
+    async with under_test(hive) as bees:
+        await jobs.send(Work("fail"), id="a")
+        await bees.drain()
+
+        (archived,) = await bees.archived(jobs)
+        assert archived.note is not None
+        assert "in_processes.py" in archived.note.detail
+        assert archived.note.detail.endswith("ValueError: no way\n")
+
+
+async def test_a_worker_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    hive, jobs = hanging(bee.Policy(timeout=None))
+    async with under_test(hive) as bees:
+        await jobs.send(Work(str(tmp_path / "pid")), id="a")
+        pid = await pid_in(tmp_path / "pid")
+        bees.hive.kill()
+
+        await until(lambda: not alive(pid))
+        assert Counter() == settled(bees)
 
 
 async def test_a_process_that_exits_fails_its_own_job_and_no_other() -> None:
