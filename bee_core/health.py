@@ -34,7 +34,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """A hive, seen from its own event loop. That it can be asked says that the loop answers."""
 
     alive: bool
-    """Whether it works: its workers have begun and none has ended."""
+    """Whether it works: `run` or `working` is under way, and not all of it has ended."""
     stopping: bool
     """Whether it has been told to stop."""
     queues: Mapping[str, QueueHealth]

@@ -164,7 +164,7 @@ class Hive:
         """How it is, for probes: see `Health`. Nothing is asked of the broker."""
         workers = self._workers
         return Health(
-            alive=bool(workers) and not any(worker.ended for worker in workers),
+            alive=not all(worker.ended for worker in workers),
             stopping=self.stopping,
             queues={worker.queue.name: worker.health() for worker in workers},
         )

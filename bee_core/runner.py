@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ _BEAT = 1.0
 _UNANSWERED = 1.0
 """Seconds for a call under way when a process that holds nothing is told to stop."""
 _CLOSING = 0.6
-_AFTERWARDS = 3.0
+_AFTERWARDS = 2.0
 """Seconds for connections to close, threads to end and exit handlers to run."""
 
 
@@ -95,21 +94,23 @@ class Runner:
             return runner.run(self._main())
 
     async def _main(self) -> Exit:
-        async with self._hive:
-            running = asyncio.create_task(
-                self._hive.run(until_empty=self._until_empty), name="bee:hive"
-            )
-            grace, cancel_grace = self._hive.patience
-            self._signals.attend(self._on_signal, grace=grace, cancel_grace=cancel_grace)
-            beating = asyncio.create_task(self._beat(), name="bee:pulse")
-            await asyncio.wait({running})
-            for task in (beating, self._seeing_off):
-                if task is not None:
-                    task.cancel()
-            code = _code(running)
-            self._signals.leave_within(_AFTERWARDS, code)
+        run = self._hive.run(until_empty=self._until_empty)
+        running = asyncio.create_task(run, name="bee:hive")
+        grace, cancel_grace = self._hive.patience
+        self._signals.attend(self._on_signal, grace=grace, cancel_grace=cancel_grace)
+        beating = asyncio.create_task(self._beat(), name="bee:pulse")
+        await asyncio.wait({running})
+        for task in (beating, self._seeing_off):
+            if task is not None:
+                task.cancel()
+        code = _code(running)
+        self._signals.leave_within(_AFTERWARDS, code)
         for tell in self._on_end:
             tell()
+        try:
+            await self._hive.aclose()
+        except Exception as error:
+            log.warning("the broker could not be closed: %r", error)
         return code
 
     def _on_signal(self, count: int) -> None:
@@ -200,6 +201,8 @@ def _code(running: asyncio.Task[None]) -> Exit:
 def resident() -> int:
     """The memory of this process that is in RAM, in bytes; its peak where only that is known."""
     with suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource  # there is none on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -51,7 +51,7 @@ class Signals:
         self._sockets = mine, theirs
         for number in HEARD:
             signal.signal(number, self._handle)
-        os.register_at_fork(after_in_child=_forget)
+        os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
         threading.Thread(target=self._listen, name="bee:signals", daemon=True).start()
         return self
 
@@ -127,6 +127,8 @@ class LastResort:
     def arm(self, seconds: float, code: int, *, patient: bool = True) -> None:
         """The earliest time counts."""
         with self._changed:
+            if not patient:
+                self._code = code  # how it ended is known
             at = time.monotonic() + seconds
             if at >= self._at:
                 return
@@ -153,9 +155,21 @@ class LastResort:
         os._exit(self._code)
 
 
+# In a fork signals are its own, and none of the parent's business. Until that is arranged they wait.
+
+_masks = threading.local()
+
+
+def _hold() -> None:
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+
+
+def _let_go() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
 def _forget() -> None:
-    """In a fork: its signals are its own, and none of the parent's business."""
-    with suppress(ValueError):  # not in the main thread
-        signal.set_wakeup_fd(-1)
-        for number in HEARD:
-            signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    for number in HEARD:
+        signal.signal(number, signal.SIG_DFL)
+    _let_go()

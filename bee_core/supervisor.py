@@ -146,7 +146,7 @@ class Supervisor:
         """Once. Takes over SIGTERM and SIGINT of this process."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self.stop)
         beating = asyncio.create_task(self._beat(), name="bee:pulse")
         try:
             await self._keep_all()
@@ -154,6 +154,8 @@ class Supervisor:
                 await asyncio.wait(self._all_ended)
         finally:
             beating.cancel()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
             for process in self._alive:
                 process.signal(signal.SIGKILL)
             if self._file is not None:
@@ -271,7 +273,8 @@ class Supervisor:
 
     # Stopping.
 
-    def _on_signal(self) -> None:
+    def stop(self) -> None:
+        """As a signal does: the second time hurries, the third kills. `run` returns."""
         self._signals += 1
         if self._signals >= 3:
             self._code = Exit.KILLED

@@ -52,8 +52,8 @@ def health(
     """Say whether a worker lives, for probes.
 
     It lives if its heartbeat file is young: the broker is not asked, because a restart would not
-    mend it. It is ready if, besides, it works, has heard from its broker of late on every queue, and
-    the broker answers this command too.
+    mend it. It is ready if, besides, it works, has heard from its broker of late on every queue,
+    and the broker answers this command too.
 
     \b
     Exit codes:
