@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bee_core.errors import BeeError
 from bee_core.pulse import Pulse
 from bee_core.wire import Told, decode, encode
 
@@ -92,9 +93,12 @@ class Lines:
 
 
 def _said(line: bytes) -> Said:
-    if line.startswith(_MARK):
+    if not line.startswith(_MARK):
+        return decode(line)
+    try:
         return _notes.decode(line[1:])
-    return decode(line)
+    except msgspec.MsgspecError as error:
+        raise BeeError(f"not a note of bee: {line[:200]!r} ({error})") from error
 
 
 _notes: msgspec.json.Decoder[Up | Leaving | Beat] = msgspec.json.Decoder(Up | Leaving | Beat)

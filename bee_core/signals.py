@@ -155,7 +155,8 @@ class LastResort:
         os._exit(self._code)
 
 
-# In a fork signals are its own, and none of the parent's business. Until that is arranged they wait.
+# The signals of a fork are its own, and none of the parent's business. Until that is arranged they
+# wait.
 
 _masks = threading.local()
 

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import msgspec
 
 from bee_core.channel import Beat, Leaving, Lines, Said, Up
+from bee_core.errors import BeeError
 from bee_core.events import (
     Event,
     ProcessEnded,
@@ -235,10 +236,14 @@ class Supervisor:
 
     async def _hear(self, process: Process, place: Place) -> None:
         loop, lines = asyncio.get_running_loop(), Lines()
-        with suppress(ConnectionError):
+        try:
             while data := await loop.sock_recv(process.line, 1 << 18):
                 for said in lines.feed(data):
                     self._on_said(process, place, said)
+        except OSError:  # it has ended
+            return
+        except BeeError as error:
+            log.error("process=%d is not listened to any more: %s", process.number, error)
 
     def _on_said(self, process: Process, place: Place, said: Said) -> None:
         match said:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 
 from bee_core.errors import BeeError
-from bee_core.events import AttemptLost, AttemptSettled, Event, EventsDropped
+from bee_core.events import AttemptLost, AttemptSettled, Event, EventsDropped, log
 from bee_core.outcome import Succeeded
 
 KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
@@ -92,13 +92,11 @@ class Outbox:
         pid: int,
         *,
         room: int = ROOM,
-        on_failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._write = write
         self._process = process
         self._pid = pid
         self._room = room
-        self._on_failed = on_failed
         self._waiting: deque[Told] = deque()
         self._dropped = 0
         self._counting = threading.Lock()
@@ -144,7 +142,7 @@ class Outbox:
             except Exception as error:
                 self._room = 0
                 self._waiting.clear()
-                self._on_failed(error)
+                log.error("no more events are written: %r", error)
                 return
             if closing and not self._waiting:
                 return
@@ -166,9 +164,11 @@ def _text(value: object) -> str:
 
 
 def _from_json(kind: type, value: Any) -> object:
+    if kind is object:  # a result, which has not travelled
+        return value
     if issubclass(kind, BaseException):
         return RemoteError(value["kind"], value["text"])
-    raise NotImplementedError(kind)
+    raise TypeError(f"a field of type {kind.__name__} has no way back from JSON")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_json)

@@ -33,8 +33,6 @@ from bee_core.signals import Signals
 from bee_core.supervisor import Supervisor
 from bee_core.wire import Outbox, Told, encode
 
-log = logging.getLogger("bee")
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed."""
@@ -225,7 +223,7 @@ def _outbox(
         yield None
         return
     with _opened(options.events) as write:
-        yield Outbox(write, number, os.getpid(), on_failed=_say_failed)
+        yield Outbox(write, number, os.getpid())
 
 
 # Several processes.
@@ -260,7 +258,7 @@ def _listener(events: str | None) -> Iterator[list[Callable[[Told], None]]]:
         yield []
         return
     with _opened(events) as write:
-        outbox = Outbox(write, -1, os.getpid(), on_failed=_say_failed)
+        outbox = Outbox(write, -1, os.getpid())
         yield [outbox.take]
         outbox.close()
 
@@ -285,10 +283,6 @@ def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
         out.flush()
 
     yield write
-
-
-def _say_failed(error: Exception) -> None:
-    log.error("no more events are written: %s", error)
 
 
 @contextmanager

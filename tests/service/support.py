@@ -96,11 +96,12 @@ class Service:
             return (self.directory / "said").read_text()
         return ""
 
-    def events(self) -> list[dict[str, Any]]:
-        """The whole lines in the file `events`."""
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The whole lines in the file `events`, or those of one kind."""
         with suppress(FileNotFoundError):
             lines = (self.directory / "events").read_text().split("\n")
-            return [json.loads(line) for line in lines[:-1]]
+            found = [json.loads(line) for line in lines[:-1]]
+            return [event for event in found if kind in (None, event["event"])]
         return []
 
     async def until(self, true: Callable[[], Any], within: float = WAIT) -> None:

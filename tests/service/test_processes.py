@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import time
 
 import psutil
 import pytest
 
 import bee_core as bee
 from tests.servers import PgServer
-from tests.stores.pg_migrations.support import apply_now
+from tests.stores.pg_migrations.support import apply
 
 from .support import Service, children
 
@@ -43,12 +43,12 @@ async def test_the_work_of_all_is_done_when_the_queue_is_empty(service: Service)
     assert 0 == await service.code(process)
     assert 0 == (await service.stats()).live
     assert 20 == len(service.journal("ends"))
-    assert 20 == len([e for e in service.events() if e["event"] == "AttemptSettled"])
+    assert 20 == len(service.events("AttemptSettled")), service.events()
 
 
 async def test_it_works_on_postgresql_too(service: Service, pg: PgServer) -> None:
     service.url = pg.database()
-    apply_now(service.url)
+    await apply(service.url)
     await service.send(count=20)
 
     process = service.start("--processes", "2", "--until-empty")
@@ -65,7 +65,8 @@ async def test_a_process_that_crashes_is_started_again(service: Service) -> None
     await service.working(3)
 
     assert "signal=SIGKILL" in service.said()
-    ended = [event for event in service.events() if event["event"] == "ProcessEnded"]
+    await service.until(lambda: service.events("ProcessEnded"))
+    ended = service.events("ProcessEnded")
     assert [("SIGKILL", None, False)] == [(e["signal"], e["code"], e["wanted"]) for e in ended]
     process.send_signal(signal.SIGTERM)
     assert 0 == await service.code(process)
@@ -91,7 +92,7 @@ async def test_the_second_signal_hurries_and_the_third_kills(service: Service) -
 
     for _ in range(3):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        await asyncio.sleep(0.2)
 
     assert 130 == await service.code(process, within=5)
     assert [] == [child for child in psutil.process_iter() if child.ppid() == process.pid]
@@ -120,8 +121,8 @@ async def test_a_process_that_has_done_its_jobs_is_replaced_while_the_last_ones_
 
     assert long not in {id for _, id in service.journal("ends")}
     await service.until(lambda: long in {id for _, id in service.journal("ends")})
-    await service.until(lambda: "process ended" in service.said())
-    ended = [event for event in service.events() if event["event"] == "ProcessEnded"]
+    await service.until(lambda: service.events("ProcessEnded"))
+    ended = service.events("ProcessEnded")
     assert [(0, True)] == [(event["code"], event["wanted"]) for event in ended]
     process.send_signal(signal.SIGTERM)
     assert 0 == await service.code(process)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
-import time
 
 import pytest
 
@@ -52,7 +52,7 @@ async def test_the_second_signal_does_not_wait_for_the_grace(service: Service) -
     await service.begun()
 
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    await asyncio.sleep(0.3)
     process.send_signal(signal.SIGINT)
 
     assert 0 == await service.code(process, within=5)
@@ -66,7 +66,7 @@ async def test_the_third_signal_ends_it_there_and_then(service: Service) -> None
 
     for _ in range(3):
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
+        await asyncio.sleep(0.2)
 
     assert 130 == await service.code(process, within=3)
     assert bee.State.LEASED == (await service.stored(id)).state
