@@ -35,6 +35,7 @@ from bee_core.errors import (
 from bee_core.events import Event, Observer, log_events
 from bee_core.group import Group
 from bee_core.handlers import Failure
+from bee_core.health import Health, QueueHealth
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.ids import new_id
@@ -103,6 +104,7 @@ __all__ = [
     "Finding",
     "Group",
     "Handler",
+    "Health",
     "Hive",
     "HiveQueue",
     "IdTaken",
@@ -127,6 +129,7 @@ __all__ = [
     "PermanentError",
     "Policy",
     "Queue",
+    "QueueHealth",
     "QueueStats",
     "Rate",
     "Receipt",

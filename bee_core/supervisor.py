@@ -176,7 +176,12 @@ class Supervisor:
         """Have a process in this place, until there shall be none."""
         try:
             while not self._stop.is_set():
-                process = await self._start(place)
+                try:
+                    process = await self._start(place)
+                except OSError as error:  # no memory, no more processes, no more files: it may pass
+                    log.error("process=%d cannot be started: %s", place.number, error)
+                    await self._rest(place.crashed(0.0))
+                    continue
                 assert process.ended is not None
                 await _first(process.ended, process.up)
                 if not process.ended.done():
@@ -189,21 +194,29 @@ class Supervisor:
                 up.set()
                 if pause is None:
                     return
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), pause)
+                await self._rest(pause)
         finally:
             up.set()
+
+    async def _rest(self, pause: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _start(self, place: Place) -> Process:
         mine, theirs = socket.socketpair()
         mine.setblocking(False)
-        with theirs:
+        try:
             child = await asyncio.create_subprocess_exec(
                 *self._command(place.number, theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,  # Ctrl-C in a terminal reaches the supervisor alone
             )
+        except OSError:
+            mine.close()
+            raise
+        finally:
+            theirs.close()
         process = Process(place.number, child, mine)
         self._alive.add(process)
         process.ended = asyncio.create_task(self._see_out(process, place), name="bee:process")

@@ -87,7 +87,7 @@ def _named_hive(module: ModuleType, attribute: str) -> Hive:
     if found is None:
         raise WrongUse(f"{module.__name__} has no {attribute!r}; {there}")
     kind = type(found).__name__
-    raise WrongUse(f"{module.__name__}:{attribute} is no Hive but a {kind}; {there}")
+    raise WrongUse(f"{module.__name__}:{attribute} is no Hive but of type {kind}; {there}")
 
 
 def _choices(module: str, hives: dict[str, Hive]) -> str:

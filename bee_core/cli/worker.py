@@ -34,6 +34,9 @@ from bee_core.supervisor import Supervisor
 from bee_core.wire import Outbox, Told, encode
 
 
+log = logging.getLogger("bee")
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed."""
 
@@ -151,8 +154,10 @@ def _work(options: Options) -> Exit:
         with _usage():
             hive = load_hive(options.target)
             _adjust(hive, options)
-            if upstream is not None and isinstance(hive.broker, backend("memory")):
-                raise WrongUse(_NOT_IN_MEMORY)
+            if isinstance(hive.broker, backend("memory")):
+                if upstream is not None:
+                    raise WrongUse(_NOT_IN_MEMORY)
+                log.warning("memory://: here are only the jobs that this process sends to itself")
         with _outbox(options, upstream, number, tells) as outbox, _usage():
             if outbox is not None:
                 hive.adjust(observers=(outbox.observe,))
@@ -238,7 +243,8 @@ def _supervise(options: Options) -> Exit:
 
     def command(number: int, fd: int) -> list[str]:
         words = options.of_a_process(number, fd)
-        return [sys.executable, "-m", "bee_core.cli", "worker", *words]
+        # -P, as for a script: a `queue.py` in the current directory shall not be taken for Python's
+        return [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
 
     file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
     with _listener(options.events) as listeners:

@@ -125,3 +125,21 @@ def test_the_fifth_crash_in_a_minute_is_the_last_quick_one() -> None:
     assert place.slowed
     assert 0.5 == place.crashed(60.0)
     assert not place.slowed
+
+
+async def test_what_cannot_be_started_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run("import time; time.sleep(3600)")
+    tries: list[int] = []
+
+    def command(number: int, fd: int) -> Sequence[str]:
+        tries.append(fd)
+        program = sys.executable if len(tries) > 1 else "/no/such/python"
+        return [program, "-S", "-c", run.program]
+
+    run.supervisor._command = command
+
+    await run.until(ProcessStarted, 1)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task
+    assert "process=0 cannot be started: " in caplog.text
