@@ -32,7 +32,7 @@ LAYERS = [
     ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
     ["reporter"],
     ["worker"],
-    ["hive", "channel"],
+    ["hive", "channel", "places"],
     ["runner", "supervisor"],
     ["bee_core"],
     ["testing"],

@@ -33,7 +33,6 @@ from bee_core.signals import Signals
 from bee_core.supervisor import Supervisor
 from bee_core.wire import Outbox, Told, encode
 
-
 log = logging.getLogger("bee")
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted
 from bee_core.exits import Exit
-from bee_core.supervisor import Pauses, Place, Supervisor
+from bee_core.places import Pauses, Place
+from bee_core.supervisor import Supervisor
 from bee_core.wire import Told
 
 SHORT = Pauses(first=0.01, longest=0.3, crashes=3, after_grace=0.5)
