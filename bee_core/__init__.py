@@ -36,6 +36,7 @@ from bee_core.events import Event, Observer, log_events
 from bee_core.explain import Explanation, explain
 from bee_core.group import Group
 from bee_core.handlers import Failure
+from bee_core.health import Health, QueueHealth
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.ids import new_id
@@ -108,6 +109,7 @@ __all__ = [
     "Finding",
     "Group",
     "Handler",
+    "Health",
     "Hive",
     "HiveQueue",
     "Holder",
@@ -133,6 +135,7 @@ __all__ = [
     "PermanentError",
     "Policy",
     "Queue",
+    "QueueHealth",
     "QueueStats",
     "Rate",
     "Receipt",

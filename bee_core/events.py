@@ -152,6 +152,40 @@ class ScheduleMissed(msgspec.Struct, frozen=True):
     sent: str | None
 
 
+class ProcessStarted(msgspec.Struct, frozen=True):
+    """`bee worker --processes` has started one. `process` is its number, from 0."""
+
+    process: int
+    pid: int
+
+
+class ProcessEnded(msgspec.Struct, frozen=True):
+    """A process has ended: by itself with `code`, or by the signal of that name.
+
+    `wanted` is whether it was to: told to stop, replaced, or done.
+    """
+
+    process: int
+    pid: int
+    code: int | None
+    signal: str | None
+    wanted: bool
+
+
+class ProcessSlowed(msgspec.Struct, frozen=True):
+    """A process crashes again and again. It is started only every `pause` seconds from now on."""
+
+    process: int
+    crashes: int
+    pause: float
+
+
+class EventsDropped(msgspec.Struct, frozen=True):
+    """Nobody took the events of this process fast enough; so many are missing before this one."""
+
+    count: int
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerStopped
@@ -166,6 +200,10 @@ Event: TypeAlias = (
     | BrokerAilment
     | SettlementRefused
     | ScheduleMissed
+    | ProcessStarted
+    | ProcessEnded
+    | ProcessSlowed
+    | EventsDropped
 )
 
 Observer: TypeAlias = Callable[[Event], None]
@@ -209,6 +247,17 @@ def log_events(event: Event) -> None:
         case ScheduleMissed(queue=queue, name=name, late=late, sent=sent):
             what = "nothing was sent" if sent is None else f"sent {sent}"
             log.warning("schedule missed queue=%s name=%s late=%.1fs: %s", queue, name, late, what)
+        case ProcessStarted(process=process, pid=pid):
+            log.info("process started process=%d pid=%d", process, pid)
+        case ProcessEnded(process=process, pid=pid, code=code, signal=signal, wanted=wanted):
+            how = f"code={code}" if signal is None else f"signal={signal}"
+            level = logging.INFO if wanted else logging.ERROR
+            log.log(level, "process ended process=%d pid=%d %s", process, pid, how)
+        case ProcessSlowed(process=process, crashes=crashes, pause=pause):
+            what = "process=%d crashed %d times in a row: it is started only every %g s now"
+            log.error(what, process, crashes, pause)
+        case EventsDropped(count=count):
+            log.warning("events dropped count=%d: nobody took them in time", count)
         case WorkerStarted(queue=queue, holder=holder):
             log.info("worker started queue=%s holder=%s", queue, holder)
         case WorkerStopped(queue=queue, holder=holder, settled=settled, stuck=stuck):

@@ -59,6 +59,10 @@ class Fetcher:
         self._nothing_left = is_empty
         self._on_vain = on_vain
         self._stopped = False
+        self.last_fetched: float | None = None
+        """When the broker last answered, or when there was last no room to ask for more."""
+        self.full = False
+        """Whether it waits for room."""
         self._more_room = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
         self._cut_short: asyncio.Task[None] | None = None
@@ -73,7 +77,9 @@ class Fetcher:
             limit = int(min(self._room(), BATCH, max_jobs - started))
             if limit < 1:
                 self._more_room.clear()
+                self.full = True
                 await self._more_room.wait()
+                self.full, self.last_fetched = False, self._clock.now()
                 continue
             before = self._clock.now()
             try:
@@ -92,6 +98,7 @@ class Fetcher:
                 await self._trouble.back_off("lease", error)
                 continue
             self._trouble.over("lease")
+            self.last_fetched = self._clock.now()
             started += sum(self._on_lease(lease, before + self._lease) for lease in leases)
             if woken and not leases:
                 self._on_vain()

@@ -28,6 +28,7 @@ from bee_core.errors import (
     NoHandler,
 )
 from bee_core.events import Observer, log_events
+from bee_core.health import Health
 from bee_core.hive_queue import HiveQueue
 from bee_core.message import THROTTLE, Throttle
 from bee_core.queue import MAX_BYTES
@@ -78,6 +79,7 @@ class Hive:
             "clock": clock,
         }
         self._workers: list[Worker[Any]] = []
+        self._only: tuple[str, ...] = ()
         self.queues: dict[str, HiveQueue[Any]] = {}
 
     def queue(
@@ -158,10 +160,44 @@ class Hive:
         """Whether its workers have been told to stop, and have not ended yet."""
         return any(worker.stopping for worker in self._workers)
 
+    def health(self) -> Health:
+        """How it is, for probes: see `Health`. Nothing is asked of the broker."""
+        workers = self._workers
+        return Health(
+            alive=not all(worker.ended for worker in workers),
+            stopping=self.stopping,
+            queues={worker.queue.name: worker.health() for worker in workers},
+        )
+
+    def adjust(
+        self,
+        *,
+        url: str | None = None,
+        queues: Sequence[str] = (),
+        concurrency: int | None = None,
+        grace: Duration | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Say otherwise than where it was declared, before it runs. For the command line.
+
+        Of `queues` the others are left alone; `observers` are added to those it has.
+        """
+        if unknown := [name for name in queues if name not in self.queues]:
+            known = ", ".join(self.queues) or "none"
+            raise InvalidOption(f"this hive has no queue {unknown[0]!r}; it has: {known}")
+        if url is not None:
+            self._url, self._origin, self._broker = url, None, None
+        self._only = tuple(queues)
+        if concurrency is not None:
+            self._options["concurrency"] = check_whole(concurrency, "concurrency", least=1)
+        if grace is not None:
+            self._options["grace"] = seconds(grace, "grace")
+        self._options["observers"] += tuple(observers)
+
     @property
-    def at_work(self) -> bool:
-        """Whether its workers run: started, not told to stop, and none of them has failed."""
-        return bool(self._workers) and not self.stopping
+    def patience(self) -> tuple[float, float]:
+        """Its `grace` and its `cancel_grace`, in seconds."""
+        return self._options["grace"], self._options["cancel_grace"]
 
     def kill(self) -> None:
         """Stop dead, as a crash would: see `Worker.kill`."""
@@ -235,7 +271,7 @@ class Hive:
                 **{"concurrency": queue.concurrency} | self._options,
             )
             for queue in self.queues.values()
-            if queue.handlers.any
+            if queue.handlers.any and (not self._only or queue.name in self._only)
         ]
         if not workers:
             raise NoHandler("this hive has no queue with a handler: decorate a function first")

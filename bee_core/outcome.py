@@ -15,13 +15,13 @@ from bee_core.duration import Duration, seconds
 from bee_core.message import ZERO, Counters
 
 
-class Succeeded(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
     """The handler returned."""
 
     result: object = None
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, tag=True):
     """The handler raised. `permanent` ends repeats; `retry` asks for one, `after` says when."""
 
     error: BaseException
@@ -30,7 +30,7 @@ class Failed(msgspec.Struct, frozen=True):
     after: float | None = None
 
 
-class TimedOut(msgspec.Struct, frozen=True):
+class TimedOut(msgspec.Struct, frozen=True, tag=True):
     """The run took longer than the policy's timeout, and bee stopped it."""
 
     after: float
@@ -38,29 +38,29 @@ class TimedOut(msgspec.Struct, frozen=True):
     """The stack of the handler at that moment, if it is an async one."""
 
 
-class Stalled(msgspec.Struct, frozen=True):
+class Stalled(msgspec.Struct, frozen=True, tag=True):
     """The worker (or the process that ran the handler) died, or its lease ran out."""
 
     detail: str = ""
 
 
-class Interrupted(msgspec.Struct, frozen=True):
+class Interrupted(msgspec.Struct, frozen=True, tag=True):
     """The worker was shut down before the handler had ended."""
 
 
-class Malformed(msgspec.Struct, frozen=True):
+class Malformed(msgspec.Struct, frozen=True, tag=True):
     """The body is not a job of this queue. The handler was not called."""
 
     problem: str
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class Unknown(msgspec.Struct, frozen=True, tag=True):
     """The body is a job of a kind this worker does not know. The handler was not called."""
 
     problem: str
 
 
-class Ruled(msgspec.Struct, frozen=True):
+class Ruled(msgspec.Struct, frozen=True, tag=True):
     """The handler itself decided."""
 
     disposition: Disposition

@@ -46,6 +46,7 @@ from bee_core.errors import (
 from bee_core.events import Observer, log_events
 from bee_core.fetcher import BATCH, Fetcher
 from bee_core.handlers import Handlers
+from bee_core.health import QueueHealth, queue_health
 from bee_core.heartbeat import Heartbeat
 from bee_core.ids import new_id
 from bee_core.message import THROTTLE, ZERO, Counters, Lease, Settlement, Throttle
@@ -276,6 +277,24 @@ class Worker(Generic[J]):
     def stopping(self) -> bool:
         """Whether it has been told to stop."""
         return self._stopping
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has run and is over."""
+        return self._closed
+
+    def health(self) -> QueueHealth:
+        """How it is. Nothing is asked of the broker."""
+        return queue_health(
+            now=self._clock.now(),
+            last_fetched=self._fetcher.last_fetched,
+            full=self._fetcher.full,
+            poll=self._poll,
+            running=len(self._slots.running),
+            held=len(self._held),
+            stuck=self._slots.stuck,
+            settled=self._settled,
+        )
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[Worker[J]]:

@@ -58,7 +58,7 @@ async def report(request: HttpRequest, name: str) -> JsonResponse:
 
 async def healthz(request: HttpRequest) -> JsonResponse:
     """Whether jobs are taken here, and whether the store answers."""
-    if not hive.at_work:
+    if not hive.health().ready:
         return JsonResponse({"detail": "no worker takes jobs here"}, status=503)
     try:
         stats = await hive.broker.stats("reports")

@@ -65,7 +65,7 @@ async def report(id: str, wait: float = 0) -> dict[str, str]:
 @app.get("/healthz")
 async def healthz() -> dict[str, int]:
     """Whether jobs are taken here, and whether the store answers."""
-    if not hive.at_work:
+    if not hive.health().ready:
         raise HTTPException(503, "no worker takes jobs here")
     try:
         stats = await hive.broker.stats("reports")

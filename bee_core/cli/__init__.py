@@ -8,6 +8,8 @@ import click
 
 from bee_core.cli.db import db
 from bee_core.cli.examples import examples
+from bee_core.cli.health import health
+from bee_core.cli.worker import worker
 
 
 @click.group(
@@ -16,6 +18,7 @@ from bee_core.cli.examples import examples
         "bee demo          watch a handful of jobs of every fate, in a few seconds",
         "bee demo | cat    the same as plain lines",
         "bee db apply      create or upgrade the schema in PostgreSQL",
+        "bee worker shop.jobs:hive    work on the queues of a program",
     ),
 )
 @click.version_option(version("bee-jobs"), prog_name="bee")
@@ -38,3 +41,5 @@ def demo(plain: bool) -> None:
 
 
 main.add_command(db)
+main.add_command(worker)
+main.add_command(health)

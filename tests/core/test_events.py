@@ -19,8 +19,12 @@ from bee_core.events import (
     BrokerRecovered,
     BrokerTrouble,
     Event,
+    EventsDropped,
     HandlerStuck,
     LoopBlocked,
+    ProcessEnded,
+    ProcessSlowed,
+    ProcessStarted,
     ResultDropped,
     ScheduleMissed,
     SettlementRefused,
@@ -153,6 +157,27 @@ SAMPLES: list[tuple[Event, int, str]] = [
         logging.WARNING,
         "schedule missed queue=mail name=nightly late=90.0s: sent nightly@1970-01-01T00:16:40Z",
     ),
+    (ProcessStarted(1, 77), logging.INFO, "process started process=1 pid=77"),
+    (
+        ProcessEnded(1, 77, 0, None, wanted=True),
+        logging.INFO,
+        "process ended process=1 pid=77 code=0",
+    ),
+    (
+        ProcessEnded(1, 77, None, "SIGKILL", wanted=False),
+        logging.ERROR,
+        "process ended process=1 pid=77 signal=SIGKILL",
+    ),
+    (
+        ProcessSlowed(1, 5, 30.0),
+        logging.ERROR,
+        "process=1 crashed 5 times in a row: it is started only every 30 s now",
+    ),
+    (
+        EventsDropped(12),
+        logging.WARNING,
+        "events dropped count=12: nobody took them in time",
+    ),
 ]
 
 
@@ -190,7 +215,8 @@ def test_every_record_in_the_module_is_an_event() -> None:
 def test_events_are_frozen_and_say_what_they_mean(kind: Any) -> None:
     assert kind.__struct_config__.frozen
     assert kind.__doc__
-    assert "queue" == kind.__struct_fields__[0]
+    of_a_process = kind in (ProcessStarted, ProcessEnded, ProcessSlowed, EventsDropped)
+    assert of_a_process or "queue" == kind.__struct_fields__[0]
 
 
 def test_nothing_is_logged_below_the_level_that_was_asked_for(

@@ -1,0 +1,122 @@
+"""`bee health`: what probes ask of a worker. Whether it lives is in its heartbeat file alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from bee_core.cli.examples import examples
+from bee_core.cli.loading import WrongUse
+from bee_core.cli.units import as_seconds
+from bee_core.config import broker_url
+from bee_core.errors import BeeError
+from bee_core.pulse import Pulse, age, read_pulse
+from bee_core.registry import connect
+
+_PATIENCE = 5.0
+"""Seconds for the broker to answer."""
+
+
+@click.command(
+    short_help="Say whether a worker lives, and whether it is ready.",
+    epilog=examples(
+        "bee health --heartbeat-file /run/bee/heartbeat",
+        "bee health --heartbeat-file /run/bee/heartbeat --max-age 1m",
+        "bee health --heartbeat-file /run/bee/heartbeat --ready",
+        "bee health --ready --url redis://localhost",
+    ),
+)
+@click.option(
+    "--heartbeat-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BEE_HEARTBEAT_FILE",
+    metavar="FILE",
+    help="That of bee worker. Otherwise BEE_HEARTBEAT_FILE.",
+)
+@click.option(
+    "--max-age",
+    callback=as_seconds,
+    default="30s",
+    metavar="TIME",
+    help="Older than this is dead: 30s.",
+)
+@click.option("--ready", is_flag=True, help="Also: the broker answers, it and everybody else.")
+@click.option("--url", metavar="URL", help="The broker to ask, with --ready. Otherwise BEE_URL.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def health(
+    heartbeat_file: Path | None, max_age: float, ready: bool, url: str | None, as_json: bool
+) -> None:
+    """Say whether a worker lives, for probes.
+
+    It lives if its heartbeat file is young: the broker is not asked, because a restart would not
+    mend it. It is ready if, besides, it works, has heard from its broker of late on every queue,
+    and the broker answers this command too.
+
+    \b
+    Exit codes:
+      0  it is well
+      1  it is not, and the one line says why
+      2  wrong use
+    """
+    if heartbeat_file is None and not ready:
+        raise WrongUse("give --heartbeat-file, or set BEE_HEARTBEAT_FILE: the one of the worker")
+    pulse: Pulse | None = None
+    problem: str | None = None
+    try:
+        if heartbeat_file is not None:
+            pulse = read_pulse(heartbeat_file)
+            problem = not_alive(pulse, max_age) or (not_ready(pulse) if ready else None)
+    except BeeError as error:
+        problem = str(error)
+    if ready and problem is None:
+        problem = asyncio.run(_ask(url))
+    if as_json:
+        shown = None if pulse is None else age(pulse)
+        click.echo(json.dumps({"ok": problem is None, "problem": problem, "age": shown}))
+    else:
+        click.echo(f"well: {_standing(pulse)}" if problem is None else problem)
+    raise SystemExit(0 if problem is None else 1)
+
+
+def not_alive(pulse: Pulse, max_age: float) -> str | None:
+    """Why it does not live; None if it does."""
+    oldest = pulse.oldest()
+    if age(oldest) <= max_age:
+        return None
+    return (
+        f"process {oldest.pid} has been silent for {age(oldest):.0f} s (allowed: {max_age:g} s): "
+        "its event loop is blocked, or it is gone"
+    )
+
+
+def not_ready(pulse: Pulse) -> str | None:
+    """Why it is not ready, as far as it knows itself; None if it is."""
+    if pulse.state != "working":
+        return f"it is {pulse.state}"
+    for name, queue in pulse.queues.items():
+        if not queue.ready:
+            since = "yet" if queue.fetched_ago is None else f"for {queue.fetched_ago:.0f} s"
+            return f"queue {name!r} has not heard from the broker {since}"
+    return None
+
+
+async def _ask(url: str | None) -> str | None:
+    """Ask the broker one question; return why there was no answer."""
+    try:
+        async with asyncio.timeout(_PATIENCE), connect(broker_url(url)) as broker:
+            await broker.queues()
+    except TimeoutError:
+        return f"the broker did not answer within {_PATIENCE:g} s"
+    except (BeeError, ImportError) as error:
+        return f"the broker does not answer: {error}".splitlines()[0]
+    return None
+
+
+def _standing(pulse: Pulse | None) -> str:
+    if pulse is None:
+        return "the broker answers"
+    jobs = sum(queue.running for queue in pulse.queues.values())
+    return f"{pulse.state}, {jobs} running, last seen {age(pulse):.1f} s ago"

@@ -1,0 +1,94 @@
+"""From `MOD:HIVE` to a hive: the user's program is imported here and nowhere else."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import NoReturn
+
+import click
+
+from bee_core.exits import Exit
+from bee_core.hive import Hive
+
+
+class WrongUse(click.ClickException):
+    """What was typed cannot be done. One sentence, without the usage."""
+
+    exit_code = Exit.USAGE
+
+
+def load_hive(target: str) -> Hive:
+    """The hive that is meant; wrong use, with a sentence that says why, if there is none."""
+    name, _, attribute = target.partition(":")
+    module = _import(name)
+    return _only_hive(module) if not attribute else _named_hive(module, attribute)
+
+
+def _import(name: str) -> ModuleType:
+    if not name or not all(part.isidentifier() for part in name.split(".")):
+        raise WrongUse(
+            f"{name!r} is not the name of a module: say MODULE:HIVE, as in shop.jobs:hive"
+        )
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise WrongUse(
+                f"there is no module {error.name!r}, neither installed nor in {here}"
+            ) from None
+        _fail(name, error)
+    except (Exception, SystemExit) as error:
+        _fail(name, error)
+
+
+def _fail(name: str, error: BaseException) -> NoReturn:
+    """The user's own traceback, without the steps that lead to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen imp")]
+    own = [f for f in own if os.path.basename(os.path.dirname(f.filename)) != "importlib"]
+    if own:
+        click.echo("Traceback (most recent call last):", err=True)
+        click.echo("".join(traceback.format_list(own)), err=True, nl=False)
+    what = "".join(traceback.format_exception_only(error)).strip()
+    click.echo(what, err=True)
+    raise WrongUse(f"{name} cannot be imported: {type(error).__name__}") from None
+
+
+def _hives(module: ModuleType) -> dict[str, Hive]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Hive)}
+
+
+def _only_hive(module: ModuleType) -> Hive:
+    hives = _hives(module)
+    different = {id(hive): hive for hive in hives.values()}
+    if len(different) == 1:
+        return next(iter(different.values()))
+    if not hives:
+        raise WrongUse(f"there is no Hive in {module.__name__}: make one, hive = bee.Hive()")
+    raise WrongUse(
+        f"{module.__name__} has several hives: say which, {_choices(module.__name__, hives)}"
+    )
+
+
+def _named_hive(module: ModuleType, attribute: str) -> Hive:
+    found: object = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Hive):
+        return found
+    hives = _hives(module)
+    there = f"it has {_choices(module.__name__, hives)}" if hives else "it has no Hive at all"
+    if found is None:
+        raise WrongUse(f"{module.__name__} has no {attribute!r}; {there}")
+    kind = type(found).__name__
+    raise WrongUse(f"{module.__name__}:{attribute} is no Hive but of type {kind}; {there}")
+
+
+def _choices(module: str, hives: dict[str, Hive]) -> str:
+    return " or ".join(f"{module}:{name}" for name in hives)

@@ -1,0 +1,307 @@
+"""`bee worker`: a hive as a process, or as several.
+
+What it does is in `bee_core.runner` and `bee_core.supervisor`; here are the words, and what ties
+them together. The user's program is imported when the command runs, and never by a supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from bee_core.channel import Beat, Leaving, Up, Upstream
+from bee_core.cli.examples import examples
+from bee_core.cli.loading import WrongUse, load_hive
+from bee_core.cli.units import as_bytes, as_seconds
+from bee_core.config import broker_url
+from bee_core.errors import BeeError
+from bee_core.exits import Exit
+from bee_core.hive import Hive
+from bee_core.pulse import HeartbeatFile, Pulse
+from bee_core.registry import backend
+from bee_core.runner import run_hive
+from bee_core.signals import Signals
+from bee_core.supervisor import Supervisor
+from bee_core.wire import Outbox, Told, encode
+
+log = logging.getLogger("bee")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed."""
+
+    target: str
+    url: str | None
+    queues: str | None
+    concurrency: int | None
+    processes: int | None
+    until_empty: bool
+    grace: float | None
+    max_jobs: int | None
+    max_rss: int | None
+    heartbeat_file: Path | None
+    events: str | None
+    log: str
+    log_level: str
+    supervised: str | None
+
+    def of_a_process(self, number: int, fd: int) -> list[str]:
+        """The words for one process of several."""
+        words = [self.target]
+        for name in ("url", "queues", "concurrency", "grace", "max_jobs", "max_rss"):
+            if (value := getattr(self, name)) is not None:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        words += ["--log", self.log, "--log-level", self.log_level]
+        words += ["--until-empty"] if self.until_empty else []
+        told = "" if self.events is None else ":events"
+        return [*words, "--supervised", f"{fd}:{number}{told}"]
+
+
+@click.command(
+    short_help="Work on the queues of a program.",
+    epilog=examples(
+        "bee worker shop.jobs:hive",
+        "bee worker shop.jobs:hive --processes 4 --concurrency 20",
+        "bee worker shop.jobs:hive --queues mail,films --until-empty",
+        "bee worker shop.jobs --processes 2 --max-jobs 10000 --max-rss 512M",
+        "bee worker shop.jobs --events - | jq 'select(.event == \"HandlerStuck\")'",
+    ),
+)
+@click.argument("target", metavar="MODULE:HIVE")
+@click.option("--url", metavar="URL", help="The broker. Otherwise what the program says.")
+@click.option("--queues", metavar="A,B", help="These only. Otherwise all that have handlers.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs at once, for each queue."
+)
+@click.option(
+    "--processes", type=click.IntRange(min=1), metavar="N", help="So many processes, watched over."
+)
+@click.option("--until-empty", is_flag=True, help="End when no job is left.")
+@click.option(
+    "--grace", callback=as_seconds, metavar="TIME", help="For running jobs at the end: 25s."
+)
+@click.option(
+    "--max-jobs", type=click.IntRange(min=1), metavar="N", help="Leave after so many jobs."
+)
+@click.option(
+    "--max-rss", callback=as_bytes, metavar="SIZE", help="Leave when memory exceeds this: 512M."
+)
+@click.option(
+    "--heartbeat-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BEE_HEARTBEAT_FILE",
+    metavar="FILE",
+    help="Written every second, for bee health.",
+)
+@click.option("--events", metavar="FILE", help="Every event as a line of JSON; - is stdout.")
+@click.option(
+    "--log", type=click.Choice(["text", "json"]), default="text", help="Form of the log: text."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    metavar="LEVEL",
+    help="debug, info, warning or error: info.",
+)
+@click.option("--supervised", hidden=True)
+def worker(**given: object) -> None:
+    """Work on the queues of a program until told to stop.
+
+    MODULE:HIVE is the hive to run, found from the current directory; MODULE alone will do if it has
+    exactly one. The first SIGTERM or SIGINT lets running jobs end for the grace period, the second
+    interrupts them now, the third ends the process at once.
+
+    \b
+    Exit codes:
+      0    ended as asked: stopped, nothing left, enough jobs done
+      1    an unexpected error, or it did not stop in time
+      2    wrong use: no such module, hive, queue, option; no handlers
+      75   handlers are stuck: start it again
+      78   the store is not set up as it must be
+      130  a third signal came
+    """
+    options = msgspec.convert(given, Options)
+    recycles = options.max_jobs is not None or options.max_rss is not None
+    many = options.processes is not None and options.processes > 1
+    if options.supervised is None and (many or (options.processes == 1 and recycles)):
+        code = _supervise(options)
+    else:
+        code = _work(options)
+    raise SystemExit(int(code))
+
+
+# One process.
+
+
+def _work(options: Options) -> Exit:
+    with Signals() as signals:  # from here on, also while the program is loaded
+        _set_up_logging(options.log, options.log_level)
+        upstream, number, tells = None, 0, False
+        if options.supervised is not None:
+            fd, number, tells = _line(options.supervised)
+            upstream = Upstream(fd, on_orphaned=signals.stop)
+        with _usage():
+            hive = load_hive(options.target)
+            _adjust(hive, options)
+            if isinstance(hive.broker, backend("memory")):
+                if upstream is not None:
+                    raise WrongUse(_NOT_IN_MEMORY)
+                log.warning("memory://: here are only the jobs that this process sends to itself")
+        with _outbox(options, upstream, number, tells) as outbox, _usage():
+            if outbox is not None:
+                hive.adjust(observers=(outbox.observe,))
+            file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
+            if upstream is not None:
+                upstream.say(Up(hive.patience[0]))
+            return run_hive(
+                hive,
+                signals=signals,
+                until_empty=options.until_empty,
+                max_jobs=options.max_jobs,
+                max_rss=options.max_rss,
+                on_pulse=_pulses(upstream, file),
+                on_leaving=(lambda: None) if upstream is None else lambda: upstream.say(Leaving()),
+                on_end=_ends(outbox, file),
+            )
+
+
+def _adjust(hive: Hive, options: Options) -> None:
+    names = [] if options.queues is None else options.queues.split(",")
+    hive.adjust(
+        url=options.url,
+        queues=[name.strip() for name in names if name.strip()],
+        concurrency=options.concurrency,
+        grace=options.grace,
+    )
+
+
+def _line(supervised: str) -> tuple[int, int, bool]:
+    fd, number, *tells = supervised.split(":")
+    return int(fd), int(number), bool(tells)
+
+
+def _pulses(
+    upstream: Upstream | None, file: HeartbeatFile | None
+) -> Sequence[Callable[[Pulse], None]]:
+    found: list[Callable[[Pulse], None]] = []
+    if upstream is not None:
+        found.append(lambda pulse: upstream.say(Beat(pulse)))
+    if file is not None:
+        found.append(file.write)
+    return found
+
+
+def _ends(outbox: Outbox | None, file: HeartbeatFile | None) -> Sequence[Callable[[], None]]:
+    return [
+        *([] if outbox is None else [outbox.close]),
+        *([] if file is None else [file.remove]),
+    ]
+
+
+_NOT_IN_MEMORY = (
+    "memory:// is the memory of one process: each of several would have queues of its own, and so "
+    "would whoever sends the jobs. Give --url redis://... or postgresql://..., or leave out "
+    "--processes"
+)
+
+
+@contextmanager
+def _outbox(
+    options: Options, upstream: Upstream | None, number: int, tells: bool
+) -> Iterator[Outbox | None]:
+    """Where the events of this process go: to the supervisor, to a file, or nowhere."""
+    if upstream is not None:
+        yield Outbox(upstream.tell, number, os.getpid()) if tells else None
+        return
+    if options.events is None:
+        yield None
+        return
+    with _opened(options.events) as write:
+        yield Outbox(write, number, os.getpid())
+
+
+# Several processes.
+
+
+def _supervise(options: Options) -> Exit:
+    _set_up_logging(options.log, options.log_level)
+    assert options.processes is not None
+    with _usage():
+        if options.url is not None and broker_url(options.url).startswith("memory:"):
+            raise WrongUse(_NOT_IN_MEMORY)
+
+    def command(number: int, fd: int) -> list[str]:
+        words = options.of_a_process(number, fd)
+        # -P, as for a script: a `queue.py` in the current directory shall not be taken for Python's
+        return [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
+
+    file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
+    with _listener(options.events) as listeners:
+        supervisor = Supervisor(
+            command,
+            options.processes,
+            until_empty=options.until_empty,
+            listeners=listeners,
+            heartbeat_file=file,
+        )
+        return asyncio.run(supervisor.run())
+
+
+@contextmanager
+def _listener(events: str | None) -> Iterator[list[Callable[[Told], None]]]:
+    if events is None:
+        yield []
+        return
+    with _opened(events) as write:
+        outbox = Outbox(write, -1, os.getpid())
+        yield [outbox.take]
+        outbox.close()
+
+
+# Common to both.
+
+
+@contextmanager
+def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
+    """How to write events to that file, whole lines at a time."""
+    out: BinaryIO
+    if events == "-":
+        out = sys.stdout.buffer
+    else:
+        try:
+            out = open(events, "ab")  # noqa: SIM115 (it is closed with the process)
+        except OSError as error:
+            raise WrongUse(f"--events {events} cannot be written: {error}") from error
+
+    def write(batch: Sequence[Told]) -> None:
+        out.write(b"".join(encode(told) + b"\n" for told in batch))
+        out.flush()
+
+    yield write
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What is wrong with a program, as wrong use."""
+    try:
+        yield
+    except BeeError as error:
+        raise WrongUse(str(error)) from error
+    except ModuleNotFoundError as error:  # of the driver: the program itself is loaded by now
+        raise WrongUse(f"the broker's driver is not installed: {error}") from error
+
+
+def _set_up_logging(form: str, level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(process)d %(message)s"
+    )

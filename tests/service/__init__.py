@@ -1,0 +1,1 @@
+"""A hive as a process of its own: real processes, real signals, real servers."""

@@ -1,0 +1,146 @@
+"""The supervisor on its own, with shorter pauses than it has in earnest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted
+from bee_core.exits import Exit
+from bee_core.places import Pauses, Place
+from bee_core.supervisor import Supervisor
+from bee_core.wire import Told
+
+SHORT = Pauses(first=0.01, longest=0.3, crashes=3, after_grace=0.5)
+
+
+class Run:
+    """A supervisor of small programs, and what it tells."""
+
+    def __init__(self, program: str, count: int = 1, *, pauses: Pauses = SHORT) -> None:
+        self.program = program
+        self.events: list[Event] = []
+        self.heard = asyncio.Event()
+        self.supervisor = Supervisor(self.command, count, listeners=[self.hear], pauses=pauses)
+        self.task = asyncio.create_task(self.supervisor.run())
+
+    def command(self, number: int, fd: int) -> Sequence[str]:
+        return [sys.executable, "-S", "-c", self.program, str(number), str(fd)]
+
+    def hear(self, told: Told) -> None:
+        self.events.append(told.event)
+        self.heard.set()
+
+    async def until(self, kind: type, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.of(kind)) < count:
+                self.heard.clear()
+                await self.heard.wait()
+
+    def of(self, kind: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+async def test_a_process_that_crashes_in_a_loop_is_slowed_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = Run("raise SystemExit(3)")
+
+    await run.until(ProcessEnded, 5)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task
+    assert [ProcessSlowed(0, 3, 0.3)] == run.of(ProcessSlowed)
+    assert "crashed 3 times in a row" in caplog.text
+
+
+async def test_a_process_that_does_not_stop_is_killed() -> None:
+    program = """
+import signal, socket, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+socket.socket(fileno=int(sys.argv[2])).sendall(b'!{"type":"up","grace":0.2}\\n')
+time.sleep(3600)
+"""
+    run = Run(program, 2)
+    await run.until(ProcessStarted, 2)
+    await asyncio.sleep(0.3)  # until the second ignores the signal, too
+
+    run.supervisor.stop()
+
+    assert Exit.ERROR == await run.task
+    assert {"SIGKILL"} == {e.signal for e in run.of(ProcessEnded) if isinstance(e, ProcessEnded)}
+
+
+@pytest.mark.parametrize("code", [Exit.USAGE, Exit.MISCONFIGURED])
+async def test_a_bad_beginning_ends_everything(code: Exit) -> None:
+    run = Run(f"raise SystemExit({int(code)})", 3)
+
+    assert code == await run.task
+    assert 1 == len(run.of(ProcessStarted))
+
+
+async def test_one_that_says_nonsense_is_not_listened_to_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = """
+import socket, sys, time
+socket.socket(fileno=int(sys.argv[2])).sendall(b'nonsense\\n')
+"""
+    run = Run(program)
+    await run.until(ProcessEnded, 1)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task
+    assert "not an event of bee" in caplog.text
+
+
+async def test_signals_of_the_supervisor_are_those_of_its_processes() -> None:
+    run = Run("import time; time.sleep(3600)", 2)
+    await run.until(ProcessStarted, 1)
+
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    assert Exit.OK == await run.task
+    assert all(e.wanted for e in run.of(ProcessEnded) if isinstance(e, ProcessEnded))
+
+
+def test_pauses_grow_and_a_long_life_makes_them_short_again() -> None:
+    place = Place(0, Pauses(first=0.5, longest=30, crashes=100))
+
+    pauses = [place.crashed(1.0) for _ in range(8)]
+
+    assert [0.5, 1, 2, 4, 8, 16, 30, 30] == pauses
+    assert 0.5 == place.crashed(60.0)
+    assert 1.0 == place.crashed(1.0)
+
+
+def test_the_fifth_crash_in_a_minute_is_the_last_quick_one() -> None:
+    place = Place(0, Pauses())
+
+    assert [0.5, 1, 2, 4, 30, 30] == [place.crashed(0.1) for _ in range(6)]
+    assert place.slowed
+    assert 0.5 == place.crashed(60.0)
+    assert not place.slowed
+
+
+async def test_what_cannot_be_started_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run("import time; time.sleep(3600)")
+    tries: list[int] = []
+
+    def command(number: int, fd: int) -> Sequence[str]:
+        tries.append(fd)
+        program = sys.executable if len(tries) > 1 else "/no/such/python"
+        return [program, "-S", "-c", run.program]
+
+    run.supervisor._command = command
+
+    await run.until(ProcessStarted, 1)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task
+    assert "process=0 cannot be started: " in caplog.text
