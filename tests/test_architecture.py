@@ -20,7 +20,7 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "threads", "child", "ids", "parts"],
-    ["duration", "config", "timing", "trouble"],
+    ["duration", "config", "timing", "trouble", "logs"],
     ["disposition", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
