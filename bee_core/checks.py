@@ -24,6 +24,7 @@ from bee_core.message import (
 _QUEUE_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,46}", re.ASCII)
 _LONGEST_ID = 200
 LONGEST_PROGRESS = 200
+MOST_HEADER_BYTES = 8 * 1024
 MOST_AWAITED = 100_000
 
 
