@@ -35,7 +35,7 @@ from bee_core.job import policy_of
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, State, Stored, Ticket
 from bee_core.results import Result, await_end, reader
 from bee_core.strategy import Policy, Rules, check_policy, resolve
-from bee_core.tracing import Tracing, traced_send
+from bee_core.tracing import Send, Tracing, traced_send
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -280,7 +280,7 @@ class Queue(Generic[J]):
         return _rules(self.policy, kind, headers.get(POLICY_HEADER))
 
     async def _send(self, drafts: list[Draft]) -> list[Ticket]:
-        send = self.broker.send
+        send: Send = self.broker.send
         if self.tracing is not None:
             send = traced_send(self.tracing, send)
         unknown: OutcomeUnknown | None = None
