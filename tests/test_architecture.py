@@ -25,7 +25,7 @@ LAYERS = [
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["tracing"],
+    ["tracing", "prometheus"],
     ["queue"],
     ["delivery"],
     ["attempt", "ticks"],
@@ -213,7 +213,16 @@ def test_importing_it_loads_no_backend_and_no_command_line(module: str) -> None:
 
     loaded = {name.partition(".")[0] for name in json.loads(answer.stdout)}
 
-    assert set() == loaded & {"click", "redis", "psycopg", "psycopg_pool", "pytest", "hypothesis"}
+    assert set() == loaded & {
+        "click",
+        "redis",
+        "psycopg",
+        "psycopg_pool",
+        "pytest",
+        "hypothesis",
+        "prometheus_client",
+        "opentelemetry",
+    }
     if module == "bee_core":
         assert "bee_memory" not in loaded
 
