@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, assert_never
+from typing import Any, NoReturn, assert_never, get_args
 
 from bee_core.broker import Inspector
 from bee_core.checks import check_queue
@@ -34,7 +34,7 @@ from bee_core.events import (
     WorkerStopped,
 )
 from bee_core.logs import error_line, shown
-from bee_core.message import QueueStats
+from bee_core.message import QueueStats, Reason
 from bee_core.outcome import reason_of
 
 try:
@@ -48,6 +48,9 @@ log = logging.getLogger("bee")
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds: the upper ends of the histogram's buckets."""
+OUTCOMES = [reason for reason in get_args(Reason) if reason != "cancelled"]
+"""How attempts end; what is cancelled is no attempt, or is lost."""
+FATES = ("deleted", "archived", "rescheduled")
 
 
 class PrometheusObserver:
@@ -92,11 +95,14 @@ class PrometheusObserver:
         self._children: dict[tuple[Any, ...], Any] = {}
         self._begun: dict[tuple[str, int], str] = {}  # queue and token: who runs it
         self._holders: set[str] = set()
+        self._met: set[tuple[str, str]] = set()
 
     def __call__(self, event: Event) -> None:
         """Hear an event."""
         match event:
-            case AttemptStarted(queue=queue, token=token, holder=holder):
+            case AttemptStarted(queue=queue, token=token, tag=tag, holder=holder):
+                if (queue, tag) not in self._met:
+                    self._meet(queue, tag)
                 self._begun[queue, token] = holder
                 self._child(self._running, queue).inc()
             case AttemptSettled():
@@ -114,6 +120,7 @@ class PrometheusObserver:
             case LoopBlocked(queue=queue):
                 self._child(self._blocked, queue).inc()
             case BrokerTrouble(queue=queue, verb=verb):
+                self._child(self._recovered, queue, verb)
                 self._child(self._trouble, queue, verb).inc()
             case BrokerRecovered(queue=queue, verb=verb):
                 self._child(self._recovered, queue, verb).inc()
@@ -124,11 +131,22 @@ class PrometheusObserver:
             case WorkerStarted(queue=queue, holder=holder):
                 self._holders.add(holder)
                 self._child(self._workers, queue).inc()
-                self._child(self._running, queue).inc(0)
+                for metric in (self._running, self._blocked, self._refused):
+                    self._child(metric, queue)
             case WorkerStopped(queue=queue, holder=holder):
                 self._left(queue, holder)
             case _:
                 assert_never(event)
+
+    def _meet(self, queue: str, tag: str) -> None:
+        """Begin at 0 what may be counted of these jobs: an alert sees no rise in what is new."""
+        self._met.add((queue, tag))
+        for outcome in OUTCOMES:
+            self._child(self._attempts, queue, tag, outcome)
+        for fate in FATES:
+            self._child(self._fates, queue, tag, fate)
+        for metric in (self._lost, self._stuck, self._dropped):
+            self._child(metric, queue, tag)
 
     def _settled(self, event: AttemptSettled) -> None:
         queue, tag = event.queue, event.tag

@@ -184,8 +184,17 @@ def test_attempts_are_counted_by_outcome(
         word: scrape("bee_attempts_total", queue="mail", tag="email", outcome=word)
         for word in get_args(Reason)
     }
-    assert [1.0] == [count for count in counts.values() if count is not None]
+    assert [1.0] == [count for count in counts.values() if count]
     assert {type(one) for one in OUTCOMES} == set(get_args(Outcome))
+
+
+def test_what_may_be_counted_begins_at_0(observe: PrometheusObserver, scrape: Scrapes) -> None:
+    observe(WorkerStarted("mail", "one"))
+    observe(started(1))
+
+    assert 0.0 == scrape("bee_attempts_total", queue="mail", tag="email", outcome="timed_out")
+    assert 0.0 == scrape("bee_fates_total", queue="mail", tag="email", fate="archived")
+    assert 0.0 == scrape("bee_loop_blocked_total", queue="mail")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +276,7 @@ async def watched(store: Any, clock: Any, scrape: Scrapes, *queues: str) -> Asyn
     work = queue_metrics(store, queues, every=10, registry=scrape.registry, clock=clock)
     task = asyncio.create_task(work)
     try:
-        await until(lambda: scrape.names() or task.done())
+        await until(lambda: "bee_queue_paused" in scrape.names() or task.done())
         yield
     finally:
         task.cancel()
