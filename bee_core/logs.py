@@ -26,7 +26,7 @@ _DEEPEST = 5
 _LARGEST = 2**63
 _INDENT = "    "
 _JOB = ("queue", "id", "attempt")
-_USUAL = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "bee"}
+_USUAL = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"}
 _USUAL |= {f"bee_{name}" for name in _JOB}
 
 
@@ -97,7 +97,7 @@ class KeyValueFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         head = f"{self.formatTime(record, self.datefmt)} {record.levelname} {record.name}"
         parts = [escaped(head), escaped(_message(record))]
-        known = {} if "bee" in record.__dict__ else _job(record)  # its own text has them already
+        known = {} if _own(record) else _job(record)  # its own text has them already
         fields = known | dict(_extras(record, known))
         parts += [f"{shown(key)}={shown(value)}" for key, value in fields.items()]
         lines = [" ".join(parts)]
@@ -121,8 +121,7 @@ class JsonFormatter(_Formatter):
             "message": _message(record),
             "process": record.process,
         }
-        own = getattr(record, "bee", None)
-        line |= own if isinstance(own, dict) else _job(record)
+        line |= _own(record) or _job(record)
         trace, stack = self._below(record)
         if record.exc_info and record.exc_info[1] is not None:
             line.setdefault("error", error_line(record.exc_info[1]))
@@ -144,9 +143,12 @@ def configure_logging(
     formatters: dict[str, type[_Formatter]] = {"text": KeyValueFormatter, "json": JsonFormatter}
     if form not in formatters:
         raise InvalidOption(f"logs come as text or json, not as {form!r}")
+    threshold = _level(level)
+    if logging.getLogger().handlers:
+        return
     handler = logging.StreamHandler()
     handler.setFormatter(formatters[form]())
-    logging.basicConfig(level=_level(level), handlers=[handler])
+    logging.basicConfig(level=threshold, handlers=[handler])
     logging.captureWarnings(True)
 
 
@@ -176,6 +178,12 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def _own(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields of a record of bee's own."""
+    own = record.__dict__.get("bee")
+    return own if isinstance(own, dict) and record.name == "bee" else {}
+
+
 def _job(record: logging.LogRecord) -> dict[str, Any]:
     """The job that was being handled: as `JobContext` noted it, or as it is here and now."""
     noted = record.__dict__
@@ -188,8 +196,9 @@ def _job(record: logging.LogRecord) -> dict[str, Any]:
 
 def _extras(record: logging.LogRecord, taken: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What the caller added with `extra`."""
+    own = _own(record)
     for name, value in record.__dict__.items():
-        if name not in _USUAL and not name.startswith("_"):
+        if name not in _USUAL and not name.startswith("_") and (name != "bee" or not own):
             yield (f"{name}_" if name in taken else name), value
 
 

@@ -178,7 +178,12 @@ class PrometheusObserver:
         return child
 
     def _counter(self, name: str, text: str, labels: list[str]) -> Counter:
-        return Counter(name, text, labels, namespace=self._prefix, registry=self._registry)
+        try:
+            return Counter(name, text, labels, namespace=self._prefix, registry=self._registry)
+        except ValueError as error:
+            raise InvalidOption(
+                f"{error}. One observer may serve several hives: give it to each of them"
+            ) from error
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(

@@ -248,6 +248,13 @@ def test_the_number_of_running_jobs_is_right_whatever_happens_to_them(
     assert (0.0, 0.0) == (running(), scrape("bee_workers", queue="mail"))
 
 
+def test_a_second_observer_of_the_same_name_is_refused(
+    observe: PrometheusObserver, scrape: Scrapes
+) -> None:
+    with pytest.raises(bee.InvalidOption, match="One observer may serve several hives"):
+        PrometheusObserver(registry=scrape.registry)
+
+
 async def test_a_hive_is_counted(scrape: Scrapes) -> None:
     async def handle(job: Work) -> None:
         during.append(scrape("bee_running_jobs", queue="jobs"))
