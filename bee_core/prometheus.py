@@ -94,7 +94,7 @@ class PrometheusObserver:
         )
         self._children: dict[tuple[Any, ...], Any] = {}
         self._begun: dict[tuple[str, int], str] = {}  # queue and token: who runs it
-        self._holders: set[str] = set()
+        self._holders: dict[str, str] = {}  # workers, and their queues
         self._met: set[tuple[str, str]] = set()
 
     def __call__(self, event: Event) -> None:
@@ -129,7 +129,7 @@ class PrometheusObserver:
             case ScheduleMissed(queue=queue, name=name):
                 self._child(self._missed, queue, name).inc()
             case WorkerStarted(queue=queue, holder=holder):
-                self._holders.add(holder)
+                self._holders[holder] = queue
                 self._child(self._workers, queue).inc()
                 for metric in (self._running, self._blocked, self._refused):
                     self._child(metric, queue)
@@ -137,6 +137,12 @@ class PrometheusObserver:
                 self._left(queue, holder)
             case _:
                 assert_never(event)
+
+    def process_ended(self, pid: int) -> None:
+        """A process of this machine has ended, maybe without a word: its workers have left."""
+        for holder, queue in list(self._holders.items()):
+            if holder.split(":")[-2:-1] == [str(pid)]:
+                self._left(queue, holder)
 
     def _meet(self, queue: str, tag: str) -> None:
         """Begin at 0 what may be counted of these jobs: an alert sees no rise in what is new."""
@@ -164,8 +170,7 @@ class PrometheusObserver:
 
     def _left(self, queue: str, holder: str) -> None:
         """A worker has left, and what it ran with it, even if nobody said so."""
-        if holder in self._holders:
-            self._holders.remove(holder)
+        if self._holders.pop(holder, None) is not None:
             self._child(self._workers, queue).dec()
         for key in [key for key, who in self._begun.items() if who == holder]:
             self._ended(*key)

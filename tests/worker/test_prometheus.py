@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -246,6 +247,34 @@ def test_the_number_of_running_jobs_is_right_whatever_happens_to_them(
     observe(WorkerStopped("mail", "two", 1, 0))
     observe(WorkerStopped("mail", "two", 1, 0))
     assert (0.0, 0.0) == (running(), scrape("bee_workers", queue="mail"))
+
+
+def test_what_a_process_ran_that_died_no_longer_runs(
+    observe: PrometheusObserver, scrape: Scrapes
+) -> None:
+    for token, holder in enumerate(["host:17:a", "host:17:b", "host:18:17"]):
+        observe(WorkerStarted("mail", holder))
+        observe(started(token, holder))
+
+    observe.process_ended(17)
+
+    assert 1.0 == scrape("bee_workers", queue="mail") == scrape("bee_running_jobs", queue="mail")
+
+
+async def test_the_worker_names_itself_so_that_its_end_can_be_told(scrape: Scrapes) -> None:
+    async def handle(job: Work) -> None:
+        observer.process_ended(os.getpid())
+        seen.append(scrape("bee_running_jobs", queue="jobs"))
+
+    seen: list[float | None] = []
+    observer = PrometheusObserver(registry=scrape.registry)
+    hive, jobs = hive_for(handle)
+    with hive.substitute(MemoryBroker(), observers=[observer]):
+        async with hive:
+            await jobs.send(Work())
+            await hive.run(until_empty=True)
+
+    assert [0.0] == seen
 
 
 def test_a_second_observer_of_the_same_name_is_refused(
