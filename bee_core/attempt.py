@@ -21,6 +21,7 @@ from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
 from bee_core.forks import end_if_forked
+from bee_core.logs import HANDLED
 from bee_core.message import Lease, Note
 from bee_core.outcome import (
     Failed,
@@ -117,6 +118,8 @@ class Attempt:
         """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
         call, owner = self.call, os.getpid()
         assert call is not None
+        if self.delivery is not None:
+            HANDLED.set(self.delivery)  # in this task's own context
         try:
             if call.kind == "async":
                 result = await call.function(*self._arguments(call))

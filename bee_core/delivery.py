@@ -31,6 +31,7 @@ from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease
 from bee_core.processes import Processes
 from bee_core.results import Result, reader
 from bee_core.strategy import Policy
+from bee_core.tracing import traced_drafts
 
 if TYPE_CHECKING:
     from bee_core.queue import Queue
@@ -154,7 +155,7 @@ class Delivery(Generic[J]):
         is not sent. Returns the id it will have.
         """
         draft = self._queue.draft(job, **options)
-        self.follow_ups += (draft,)
+        self.follow_ups += traced_drafts(self._queue.tracing, self.queue, [draft])
         return draft.id
 
     def group(
@@ -177,7 +178,7 @@ class Delivery(Generic[J]):
         group, drafts = plan_group(
             self._queue.draft, jobs, then, id=id, timeout=timeout, options=options
         )
-        self.follow_ups += tuple(drafts)
+        self.follow_ups += traced_drafts(self._queue.tracing, self.queue, drafts)
         return group
 
     def progress(self, done: str | float) -> None:

@@ -34,6 +34,7 @@ from bee_core.message import THROTTLE, Throttle
 from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
 from bee_core.strategy import Policy, check_policy, overlay
+from bee_core.tracing import Tracing
 from bee_core.url import redact
 from bee_core.worker import SHORTEST_LEASE, SHORTEST_POLL, Worker
 
@@ -61,6 +62,7 @@ class Hive:
         grace: Duration = 25.0,
         cancel_grace: Duration = 5.0,
         observers: Sequence[Observer] = (log_events,),
+        tracing: Tracing | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if url is not None and broker is not None:
@@ -76,6 +78,7 @@ class Hive:
             "grace": seconds(grace, "grace"),
             "cancel_grace": seconds(cancel_grace, "cancel_grace"),
             "observers": tuple(observers),
+            "tracing": tracing,
             "clock": clock,
         }
         self._workers: list[Worker[Any]] = []
@@ -109,6 +112,7 @@ class Hive:
             concurrency=self._concurrency if concurrency is None else concurrency,
             throttle=throttle,
             clock=lambda: self._options["clock"],
+            tracing=self._options["tracing"],
         )
         self.queues[name] = queue
         return queue

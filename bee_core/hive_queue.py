@@ -18,6 +18,7 @@ from bee_core.message import NO_HEADERS, Throttle
 from bee_core.queue import Queue
 from bee_core.schedule import Missed, Schedule
 from bee_core.strategy import Policy
+from bee_core.tracing import Tracing
 
 J = TypeVar("J")
 K = TypeVar("K")
@@ -39,9 +40,17 @@ class HiveQueue(Queue[J]):
         concurrency: int,
         throttle: Throttle,
         clock: Callable[[], Clock],
+        tracing: Tracing | None = None,
     ) -> None:
         super().__init__(
-            broker, name, form, policy=policy, codec=codec, max_bytes=max_bytes, clock=clock
+            broker,
+            name,
+            form,
+            policy=policy,
+            codec=codec,
+            max_bytes=max_bytes,
+            clock=clock,
+            tracing=tracing,
         )
         self.concurrency = concurrency
         self.throttle = check_throttle(throttle)

@@ -12,7 +12,7 @@ import msgspec
 
 from bee_core.disposition import Disposition, Reschedule
 from bee_core.duration import Duration, seconds
-from bee_core.message import ZERO, Counters
+from bee_core.message import ZERO, Counters, Reason
 
 
 class Succeeded(msgspec.Struct, frozen=True, tag=True):
@@ -111,5 +111,28 @@ def tally(outcome: Outcome) -> Counters:
             return Counters(releases=1) if isinstance(disposition, Reschedule) else ZERO
         case Succeeded() | Malformed():
             return ZERO
+        case _:
+            assert_never(outcome)
+
+
+def reason_of(outcome: Outcome) -> Reason:
+    """The outcome as one word: that of its note."""
+    match outcome:
+        case Succeeded():
+            return "succeeded"
+        case Failed():
+            return "failed"
+        case TimedOut():
+            return "timed_out"
+        case Stalled():
+            return "stalled"
+        case Interrupted():
+            return "interrupted"
+        case Malformed():
+            return "malformed"
+        case Unknown():
+            return "unknown"
+        case Ruled():
+            return "ruled"
         case _:
             assert_never(outcome)

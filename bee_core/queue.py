@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import TypeForm
 
 from bee_core.broker import Broker, Inspector, Store
-from bee_core.checks import check_draft, check_headers, check_queue
+from bee_core.checks import MOST_HEADER_BYTES, check_draft, check_headers, check_queue
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import KIND_HEADER, Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
@@ -36,6 +36,7 @@ from bee_core.job import policy_of
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, State, Stored, Ticket
 from bee_core.results import Result, await_end, reader
 from bee_core.strategy import Policy, Rules, check_policy, resolve
+from bee_core.tracing import Send, Tracing, traced_send
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -44,7 +45,7 @@ POLICY_HEADER = "bee-policy"
 MAX_BYTES = 256 * 1024
 _BATCH = 500
 _BATCH_BYTES = 1024 * 1024
-_HEADER_BYTES = 8 * 1024
+_HEADER_BYTES = MOST_HEADER_BYTES
 _TRIES = 3
 
 
@@ -61,6 +62,7 @@ class Queue(Generic[J]):
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
         clock: Clock | Callable[[], Clock] = SYSTEM_CLOCK,
+        tracing: Tracing | None = None,
     ) -> None:
         self._broker = broker
         self._clock = clock
@@ -69,6 +71,7 @@ class Queue(Generic[J]):
         self.policy = check_policy(policy)
         self.codec: Codec[J] = JsonCodec(form) if codec is None else codec
         self.max_bytes = max_bytes
+        self.tracing = tracing
 
     @property
     def broker(self) -> Broker:
@@ -283,11 +286,13 @@ class Queue(Generic[J]):
         return _rules(self.policy, kind, headers.get(POLICY_HEADER))
 
     async def _send(self, drafts: list[Draft]) -> list[Ticket]:
-        broker = self.broker
+        send: Send = self.broker.send
+        if self.tracing is not None:
+            send = traced_send(self.tracing, send)
         unknown: OutcomeUnknown | None = None
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
-                sent = await broker.send(self.name, drafts)
+                sent = await send(self.name, drafts)
                 break
             except BrokerUnavailable:
                 if unknown is not None:  # this one did nothing, but an earlier one may have

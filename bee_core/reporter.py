@@ -47,7 +47,8 @@ class Reporter:
     def attempt_started(self, attempt: Attempt) -> None:
         if self._observers:
             receipt, number = attempt.lease.receipt, attempt_number(attempt.lease.counters)
-            self._tell(AttemptStarted(self._queue, receipt.id, receipt.token, attempt.tag, number))
+            id, token = receipt.id, receipt.token
+            self._tell(AttemptStarted(self._queue, id, token, attempt.tag, number, self._holder))
 
     def attempt_settled(self, ended: Ended, duration: float) -> None:
         if self._observers:
@@ -63,6 +64,7 @@ class Reporter:
                     settlement.disposition,
                     lease.counters + settlement.counters,
                     duration,
+                    settlement.note,
                 )
             )
             note = settlement.note

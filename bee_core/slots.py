@@ -11,11 +11,14 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from bee_core.attempt import Attempt, Ending
+from bee_core.attempt import Attempt, Ending, LostLease
 from bee_core.clock import Clock
+from bee_core.delivery import attempt_number
 from bee_core.outcome import Failed, Outcome, TimedOut
 from bee_core.processes import Processes
 from bee_core.threads import Threads
+from bee_core.ticks import COME_TO
+from bee_core.tracing import Tracing, traced_run
 
 _TURN = 0.01
 """Seconds that even a handler without any grace has to hear that it must stop."""
@@ -31,6 +34,7 @@ class Slots:
         clock: Clock,
         *,
         cancel_grace: float,
+        tracing: Tracing | None = None,
         on_ended: Callable[[Attempt, Outcome], None],
         on_stuck: Callable[[Attempt], None],
     ) -> None:
@@ -38,6 +42,7 @@ class Slots:
         self._size = size
         self._clock = clock
         self._cancel_grace = cancel_grace
+        self._tracing = tracing
         self._on_ended = on_ended
         self._on_stuck = on_stuck
         self._threads = Threads(name)
@@ -59,10 +64,12 @@ class Slots:
         receipt = attempt.lease.receipt
         attempt.running = True
         self.running[receipt.token] = attempt
-        attempt.task = asyncio.create_task(
-            attempt.run(self._threads, self.processes, self._abandoned),
-            name=f"bee:{self._name}:{receipt.id}",
-        )
+        tracing = self._tracing
+        if tracing is None or attempt.call is COME_TO:
+            run = attempt.run(self._threads, self.processes, self._abandoned)
+        else:
+            run = self._traced(tracing, attempt)
+        attempt.task = asyncio.create_task(run, name=f"bee:{self._name}:{receipt.id}")
         attempt.task.add_done_callback(partial(self._done, attempt))
         self._check_at(attempt, deadline)
 
@@ -100,6 +107,16 @@ class Slots:
         """Let idle threads end; kill child processes."""
         self._threads.close()
         self.processes.close()
+
+    async def _traced(self, tracing: Tracing, attempt: Attempt) -> Outcome:
+        async def run() -> tuple[Outcome, Outcome | None]:
+            outcome = await attempt.run(self._threads, self.processes, self._abandoned)
+            ending = outcome if attempt.ending is None else attempt.ending
+            return outcome, None if isinstance(ending, LostLease) else ending
+
+        lease, tag = attempt.lease, attempt.tag
+        number = attempt_number(lease.counters)
+        return await traced_run(tracing, self._name, lease, tag, number, run)
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None

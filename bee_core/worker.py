@@ -61,6 +61,7 @@ from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
 from bee_core.strategy import Policy, resolve
 from bee_core.ticks import COME_TO, Due
+from bee_core.tracing import Tracing
 from bee_core.trouble import Trouble, uninterrupted
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
@@ -85,6 +86,7 @@ class Worker(Generic[J]):
     grace         seconds that running jobs get at shutdown before they are interrupted
     cancel_grace  seconds between telling a handler to stop, telling it again, and giving it up
     observers     who hears of events; by default the log
+    tracing       who follows jobs from sender to handler, such as `OpenTelemetry()`
     schedules     jobs to be sent again and again
     """
 
@@ -106,13 +108,21 @@ class Worker(Generic[J]):
         grace: Duration = 25.0,
         cancel_grace: Duration = 5.0,
         observers: Sequence[Observer] = (log_events,),
+        tracing: Tracing | None = None,
         schedules: Sequence[Schedule[J]] = (),
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.broker = broker
         self.queue: Queue[J] = Queue(
-            broker, queue, form, policy=policy, codec=codec, max_bytes=max_bytes, clock=clock
+            broker,
+            queue,
+            form,
+            policy=policy,
+            codec=codec,
+            max_bytes=max_bytes,
+            clock=clock,
+            tracing=tracing,
         )
         self.concurrency = check_whole(concurrency, "concurrency", least=1)
         self._throttle = check_throttle(throttle)
@@ -185,6 +195,7 @@ class Worker(Generic[J]):
             self.concurrency,
             clock,
             cancel_grace=self._cancel_grace,
+            tracing=self.queue.tracing,
             on_ended=self._on_ended,
             on_stuck=self._on_stuck,
         )

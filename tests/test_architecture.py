@@ -20,17 +20,17 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "forks", "child", "ids", "parts", "stacks", "exits", "health"],
-    ["duration", "config", "parent", "threads", "timing", "trouble"],
+    ["duration", "config", "parent", "threads", "timing", "trouble", "logs"],
     ["disposition", "processes", "pulse", "signals", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
     ["presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["explain"],
+    ["explain", "prometheus", "tracing"],
     ["queue", "wire"],
     ["delivery"],
     ["attempt", "ticks"],
-    ["handlers", "planner"],
+    ["handlers", "planner", "opentelemetry"],
     ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
     ["reporter"],
     ["worker"],
@@ -217,7 +217,16 @@ def test_importing_it_loads_no_backend_and_no_command_line(module: str) -> None:
 
     loaded = {name.partition(".")[0] for name in json.loads(answer.stdout)}
 
-    assert set() == loaded & {"click", "redis", "psycopg", "psycopg_pool", "pytest", "hypothesis"}
+    assert set() == loaded & {
+        "click",
+        "redis",
+        "psycopg",
+        "psycopg_pool",
+        "pytest",
+        "hypothesis",
+        "prometheus_client",
+        "opentelemetry",
+    }
     if module == "bee_core":
         assert "bee_memory" not in loaded
 

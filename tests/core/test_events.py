@@ -70,62 +70,63 @@ SAMPLES: list[tuple[Event, int, str]] = [
     (
         settled(Succeeded(), Delete()),
         logging.DEBUG,
-        "succeeded send_email queue=mail id=id-1 attempt=2 in=0.250s: deleted",
+        "succeeded send_email queue=mail id=id-1 attempt=2 in=0.250s fate=deleted",
     ),
     (
         settled(Ruled(Archive()), Archive()),
         logging.DEBUG,
-        "ruled send_email queue=mail id=id-1 attempt=2 in=0.250s: archived",
+        "ruled send_email queue=mail id=id-1 attempt=2 in=0.250s fate=archived",
     ),
     (
         settled(Interrupted(), Reschedule(front=True)),
         logging.DEBUG,
-        "interrupted send_email queue=mail id=id-1 attempt=2 in=0.250s: again in 0.0s",
+        "interrupted send_email queue=mail id=id-1 attempt=2 in=0.250s again_in=0.0s",
     ),
     (
         settled(Failed(RuntimeError("boom")), Reschedule(2.5)),
         logging.WARNING,
-        "failed send_email queue=mail id=id-1 attempt=2 in=0.250s: again in 2.5s",
+        "failed send_email queue=mail id=id-1 attempt=2 in=0.250s "
+        'error="RuntimeError: boom" again_in=2.5s',
     ),
     (
         settled(TimedOut(60.0), Archive()),
         logging.WARNING,
-        "timedout send_email queue=mail id=id-1 attempt=2 in=0.250s: archived",
+        "timed_out send_email queue=mail id=id-1 attempt=2 in=0.250s fate=archived",
     ),
     (
         settled(Stalled(), Archive()),
         logging.WARNING,
-        "stalled send_email queue=mail id=id-1 attempt=2 in=0.250s: archived",
+        "stalled send_email queue=mail id=id-1 attempt=2 in=0.250s fate=archived",
     ),
     (
         settled(Malformed("?"), Archive()),
         logging.WARNING,
-        "malformed send_email queue=mail id=id-1 attempt=2 in=0.250s: archived",
+        "malformed send_email queue=mail id=id-1 attempt=2 in=0.250s problem=? fate=archived",
     ),
     (
         settled(Unknown("?"), Reschedule(1.0)),
         logging.WARNING,
-        "unknown send_email queue=mail id=id-1 attempt=2 in=0.250s: again in 1.0s",
+        "unknown send_email queue=mail id=id-1 attempt=2 in=0.250s problem=? again_in=1.0s",
     ),
     (
         AttemptLost("mail", "id-1", 7, "send_email"),
         logging.WARNING,
-        "lost send_email queue=mail id=id-1: no longer held here",
+        "lost send_email queue=mail id=id-1 certain=True",
     ),
     (
         HandlerStuck("mail", "id-1", 7, "send_email", 3),
         logging.ERROR,
-        "stuck send_email queue=mail id=id-1: ignores cancel, stuck=3",
+        "stuck send_email queue=mail id=id-1 stuck=3",
     ),
     (
         LoopBlocked("mail", ("id-1",), "File x, line 1"),
         logging.ERROR,
-        "event loop blocked queue=mail by=('id-1',)\nFile x, line 1",
+        "event loop blocked queue=mail by=id-1",
     ),
     (
         BrokerTrouble("mail", "lease", OSError("gone")),
         logging.WARNING,
-        "broker trouble queue=mail verb=lease error=OSError('gone')",
+        'broker trouble queue=mail verb=lease error="OSError: gone"',
     ),
     (
         BrokerRecovered("mail", "lease"),
@@ -135,27 +136,27 @@ SAMPLES: list[tuple[Event, int, str]] = [
     (
         BrokerAilment("mail", Finding("old transaction", "open for 70 s. End it")),
         logging.WARNING,
-        "broker: old transaction queue=mail: open for 70 s. End it",
+        'broker ailment queue=mail topic="old transaction" finding="open for 70 s. End it"',
     ),
     (
         SettlementRefused("mail", "id-1", 7, OSError("gone")),
         logging.ERROR,
-        "settlement refused queue=mail id=id-1 error=OSError('gone')",
+        'settlement refused queue=mail id=id-1 error="OSError: gone"',
     ),
     (
         ResultDropped("mail", "id-1", 7, "send_email", "its result, a Lock: no"),
         logging.WARNING,
-        "result dropped send_email queue=mail id=id-1: its result, a Lock: no",
+        'result dropped send_email queue=mail id=id-1 problem="its result, a Lock: no"',
     ),
     (
         ScheduleMissed("mail", "nightly", 1_000.0, 71.25, None),
         logging.WARNING,
-        "schedule missed queue=mail name=nightly late=71.2s: nothing was sent",
+        "schedule missed queue=mail name=nightly late=71.2s sent=nothing",
     ),
     (
         ScheduleMissed("mail", "nightly", 1_000.0, 90.0, "nightly@1970-01-01T00:16:40Z"),
         logging.WARNING,
-        "schedule missed queue=mail name=nightly late=90.0s: sent nightly@1970-01-01T00:16:40Z",
+        "schedule missed queue=mail name=nightly late=90.0s sent=nightly@1970-01-01T00:16:40Z",
     ),
     (ProcessStarted(1, 77), logging.INFO, "process started process=1 pid=77"),
     (
@@ -171,12 +172,12 @@ SAMPLES: list[tuple[Event, int, str]] = [
     (
         ProcessSlowed(1, 5, 30.0),
         logging.ERROR,
-        "process=1 crashed 5 times in a row: it is started only every 30 s now",
+        "crash loop process=1 crashes=5 pause=30.0s",
     ),
     (
         EventsDropped(12),
         logging.WARNING,
-        "events dropped count=12: nobody took them in time",
+        "events dropped count=12",
     ),
 ]
 

@@ -19,6 +19,9 @@ FIXED = (
 )
 MODULES = [
     "bee_core",
+    "bee_core.logs",
+    "bee_core.opentelemetry",
+    "bee_core.prometheus",
     "bee_core.scaling",
     "bee_core.testing",
     "bee_memory",
@@ -72,6 +75,9 @@ def test_the_methods_that_users_rely_on_exist(owner: type, names: str) -> None:
         (bee.Queue.result, "id timeout type"),
         (bee.Hive.run, "until_empty"),
         (bee.Hive.queue, "policy throttle"),
+        (bee.Hive, "observers tracing"),
+        (bee.Worker, "observers tracing"),
+        (bee.Queue, "tracing"),
         (bee.Policy, "timeout on_success on_error on_timeout on_stall on_interrupt backoff"),
         (bee.Policy, "keep_result"),
         (bee.Throttle, "per_key rate key_rate"),

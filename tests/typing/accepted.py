@@ -12,9 +12,12 @@ from types import MappingProxyType, TracebackType
 from typing import Annotated, Any, Self, TypeAlias, assert_never, assert_type
 
 import msgspec
+from prometheus_client import CollectorRegistry
 from typing_extensions import TypeAliasType
 
 import bee_core as bee
+from bee_core.opentelemetry import OpenTelemetry
+from bee_core.prometheus import PrometheusObserver
 from bee_memory import MemoryBroker
 from bee_redis import RedisBroker
 
@@ -361,3 +364,9 @@ class Text:
 codec: bee.Codec[SendEmail] = Text()
 texts = bee.Queue(MemoryBroker(), "texts", SendEmail, codec=Text())
 assert_type(texts, bee.Queue[SendEmail])
+
+
+# Observers and traces.
+
+count = PrometheusObserver(registry=CollectorRegistry(), prefix="shop", buckets=[1, 10.0])
+watched = bee.Hive(observers=[bee.log_events, count], tracing=OpenTelemetry())

@@ -102,17 +102,7 @@ async def test_a_worker_on_a_server_touches_nothing_either(
     assert before == surroundings()
 
 
-async def test_a_hive_says_whether_it_is_at_work() -> None:
-    hive, _ = hive_for(nothing)
-    assert not hive.at_work
-    async with hive, hive.working():
-        assert hive.at_work
-        hive.stop()
-        assert not hive.at_work
-    assert not hive.at_work
-
-
-async def test_a_hive_with_a_worker_that_has_failed_is_not_at_work() -> None:
+async def test_a_hive_with_a_worker_that_has_failed_is_not_ready() -> None:
     async def swallow(job: Work) -> None:
         while not over.is_set():
             with suppress(asyncio.CancelledError):
@@ -126,7 +116,8 @@ async def test_a_hive_with_a_worker_that_has_failed_is_not_at_work() -> None:
         with pytest.raises(bee.WorkerStuck):
             async with hive.working():
                 await jobs.send(Work())
-                await until(lambda: not hive.at_work)
+                await until(lambda: hive.health().stopping)
+                assert not hive.health().ready
         over.set()
 
 

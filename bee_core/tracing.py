@@ -1,0 +1,103 @@
+"""What bee knows of tracing: what a send carries along, and who is told of an attempt.
+
+`opentelemetry.py` is an implementation of it. Without one, nothing of this is called.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from bee_core.checks import MOST_HEADER_BYTES
+from bee_core.message import Draft, Lease, Sent
+from bee_core.outcome import Outcome
+
+log = logging.getLogger("bee")
+
+Send: TypeAlias = Callable[[str, Sequence[Draft]], Coroutine[Any, Any, Sequence[Sent]]]
+Ended: TypeAlias = Callable[[Outcome | None], None]
+
+
+class Tracing(Protocol):
+    """Follows a job from who sends it to who runs it."""
+
+    def sending(
+        self, queue: str, drafts: Sequence[Draft]
+    ) -> AbstractContextManager[Mapping[str, str]]:
+        """Around one round trip that sends drafts; gives the headers that they carry."""
+        ...
+
+    def drafting(self, queue: str, draft: Draft) -> Mapping[str, str]:
+        """The headers of a draft that is sent later, as its sender is settled."""
+        ...
+
+    def attempting(
+        self, queue: str, lease: Lease, tag: str, attempt: int
+    ) -> AbstractContextManager[Ended]:
+        """Around one run of a handler, in the context that the handler runs in.
+
+        What it gives is called with the outcome; None: the job was lost to somebody else.
+        """
+        ...
+
+
+def traced_send(tracing: Tracing, send: Send) -> Send:
+    """A send that is traced."""
+
+    async def sending(queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
+        with tracing.sending(queue, drafts) as headers:
+            return await send(queue, [_carrying(draft, headers) for draft in drafts])
+
+    return sending
+
+
+def traced_drafts(
+    tracing: Tracing | None, queue: str, drafts: Sequence[Draft]
+) -> tuple[Draft, ...]:
+    """Drafts that carry what leads back to where they were made."""
+    if tracing is None:
+        return tuple(drafts)
+    return tuple(_carrying(draft, tracing.drafting(queue, draft)) for draft in drafts)
+
+
+async def traced_run(
+    tracing: Tracing,
+    queue: str,
+    lease: Lease,
+    tag: str,
+    attempt: int,
+    run: Callable[[], Awaitable[tuple[Outcome, Outcome | None]]],
+) -> Outcome:
+    """A run that is traced. It gives its outcome, and the one that counts; it never raises.
+
+    Nor does this: what goes wrong with the tracing is logged.
+    """
+    ran: list[tuple[Outcome, Outcome | None]] = []
+    try:
+        with tracing.attempting(queue, lease, tag, attempt) as ended:
+            ran.append(await run())
+            ended(ran[0][1])
+    except Exception:
+        log.exception("tracing failed")
+    if not ran:
+        ran.append(await run())
+    return ran[0][0]
+
+
+def _carrying(draft: Draft, headers: Mapping[str, str]) -> Draft:
+    """The draft with more headers: its own come first, and none is worth refusing a send."""
+    own = draft.headers
+    if not headers or not own.keys().isdisjoint(headers):
+        return draft
+    whole = {**own, **headers}
+    if sum(map(_size, whole)) + sum(map(_size, whole.values())) > MOST_HEADER_BYTES:
+        return draft
+    return msgspec.structs.replace(draft, headers=whole)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
