@@ -1,5 +1,6 @@
 """bee: typed jobs in memory, on Redis and on PostgreSQL. `import bee_core as bee`."""
 
+from bee_core.auto import Auto
 from bee_core.broker import Broker, Examined, Inspector, Store
 from bee_core.codec import Codec, JsonCodec
 from bee_core.decide import decide
@@ -59,6 +60,7 @@ from bee_core.message import (
     Ticket,
     Update,
 )
+from bee_core.meter import Meter, Reading
 from bee_core.outcome import Outcome, Retry, Snooze
 from bee_core.queue import Queue
 from bee_core.registry import connect
@@ -80,6 +82,7 @@ from bee_core.worker import Worker
 __all__ = [
     "Archive",
     "ArchiveStrategy",
+    "Auto",
     "Backoff",
     "BeeError",
     "Broker",
@@ -117,6 +120,7 @@ __all__ = [
     "JsonCodec",
     "Keep",
     "Lease",
+    "Meter",
     "NoHandler",
     "NoResult",
     "Note",
@@ -129,6 +133,7 @@ __all__ = [
     "Queue",
     "QueueStats",
     "Rate",
+    "Reading",
     "Receipt",
     "Reject",
     "Repeat",

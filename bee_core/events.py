@@ -150,6 +150,15 @@ class ScheduleMissed(msgspec.Struct, frozen=True):
     sent: str | None
 
 
+class ConcurrencyChanged(msgspec.Struct, frozen=True):
+    """`Auto` has changed how many jobs run at once. `*` as the queue: over all queues of a hive."""
+
+    queue: str
+    size: int
+    cpu: float
+    lag: float
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerStopped
@@ -164,6 +173,7 @@ Event: TypeAlias = (
     | BrokerAilment
     | SettlementRefused
     | ScheduleMissed
+    | ConcurrencyChanged
 )
 
 Observer: TypeAlias = Callable[[Event], None]
@@ -206,6 +216,8 @@ def log_events(event: Event) -> None:
         case ScheduleMissed(queue=queue, name=name, late=late, sent=sent):
             what = "nothing was sent" if sent is None else f"sent {sent}"
             log.warning("schedule missed queue=%s name=%s late=%.1fs: %s", queue, name, late, what)
+        case ConcurrencyChanged(queue=queue, size=size, cpu=cpu, lag=lag):
+            log.debug("concurrency queue=%s size=%d cpu=%.2f lag=%.3fs", queue, size, cpu, lag)
         case WorkerStarted(queue=queue, holder=holder):
             log.info("worker started queue=%s holder=%s", queue, holder)
         case WorkerStopped(queue=queue, holder=holder, settled=settled, stuck=stuck):

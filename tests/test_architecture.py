@@ -19,13 +19,14 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "threads", "child", "ids", "parts"],
-    ["duration", "config", "timing", "trouble"],
+    ["errors", "clock", "threads", "child", "ids", "meter", "parts"],
+    ["capacity", "duration", "config", "timing", "trouble"],
     ["disposition", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
+    ["auto"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["queue"],
+    ["queue", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],
     ["handlers", "planner"],
