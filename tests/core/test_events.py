@@ -18,6 +18,7 @@ from bee_core.events import (
     BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
+    ConcurrencyChanged,
     Event,
     HandlerStuck,
     LoopBlocked,
@@ -152,6 +153,11 @@ SAMPLES: list[tuple[Event, int, str]] = [
         ScheduleMissed("mail", "nightly", 1_000.0, 90.0, "nightly@1970-01-01T00:16:40Z"),
         logging.WARNING,
         "schedule missed queue=mail name=nightly late=90.0s: sent nightly@1970-01-01T00:16:40Z",
+    ),
+    (
+        ConcurrencyChanged("mail", 12, 0.456, 0.0123),
+        logging.DEBUG,
+        "concurrency queue=mail size=12 cpu=0.46 lag=0.012s",
     ),
 ]
 
