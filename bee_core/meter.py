@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +18,8 @@ SAMPLE = 0.05
 _REMEMBERED = 10
 _SATURATED = 0.95
 """Part of the processors from which on it matters how many wait for one."""
+_ALL = os.cpu_count() or 1
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -46,18 +50,19 @@ class Meter(Protocol):
 
 
 class LoopMeter:
-    """Measures the event loop that it runs in, and the processors of its machine or cgroup.
+    """Measures the event loop that it runs in, its process with its children, and their cgroup.
 
-    A loop is one thread, so what it needs is measured against one processor; whichever of the two
-    is scarcer counts.
+    A loop is one thread, so what it uses is measured against one processor, and what the process
+    and its children use against all of them. Where all processors of the machine are busy, whoever
+    it is that keeps them so, what is used is less than what is needed, by as much as threads have
+    to wait. The scarcest counts.
     """
 
     def __init__(self) -> None:
         self._lags: deque[float] = deque(maxlen=_REMEMBERED)
-        self._running: list[int] = []
+        self._runnable: list[int] = []
         self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        self._at, self._thread = time.monotonic(), time.thread_time()
-        self._stat, self._group = _machine(), _group()
+        self._last = _Sample.take()
 
     async def run(self) -> None:
         """Take samples for ever."""
@@ -65,18 +70,19 @@ class LoopMeter:
             due = time.monotonic() + SAMPLE
             await asyncio.sleep(SAMPLE)
             self._lags.append(max(0.0, time.monotonic() - due))
-            self._running.append(_runnable())
+            self._runnable.append(_runnable())
 
     def read(self) -> Reading:
-        now, thread, stat, group = time.monotonic(), time.thread_time(), _machine(), _group()
-        passed = max(now - self._at, 1e-3)
+        before, after = self._last, _Sample.take()
+        self._last = after
+        passed = max(after.at - before.at, 1e-3)
+        own = (after.family - before.family) / passed / self._cores
         cpu = max(
-            (thread - self._thread) / passed,
-            self._of_machine(self._stat, stat),
-            _of_group(self._group, group, passed),
+            (after.thread - before.thread) / passed,
+            own * self._crowd(before, after),
+            _of_group(before.group, after.group, passed),
         )
-        self._at, self._thread, self._stat, self._group = now, thread, stat, group
-        self._running.clear()
+        self._runnable.clear()
         return Reading(cpu, self._lag())
 
     def _lag(self) -> float:
@@ -84,13 +90,36 @@ class LoopMeter:
         worst = sorted(self._lags)
         return worst[-2] if len(worst) > 1 else sum(worst)
 
-    def _of_machine(self, before: tuple[int, int], after: tuple[int, int]) -> float:
-        """The busy part of its processors; if they are all busy, how many would be."""
-        total = after[1] - before[1]
-        busy = (after[0] - before[0]) / total if total > 0 else 0.0
-        if busy < _SATURATED or not self._running:
-            return busy
-        return max(busy, sum(self._running) / len(self._running) / self._cores)
+    def _crowd(self, before: _Sample, after: _Sample) -> float:
+        """How many threads there are for a processor, if all of those are busy."""
+        ticks = after.ticks - before.ticks
+        if ticks <= 0 or (after.busy - before.busy) / ticks < _SATURATED or not self._runnable:
+            return 1.0
+        return max(1.0, sum(self._runnable) / len(self._runnable) / _ALL)
+
+
+class _Group(msgspec.Struct, frozen=True):
+    """What a cgroup has used of its processor time, and was refused, in seconds; and its quota."""
+
+    used: float
+    refused: float
+    quota: float
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    """What the counters say: seconds of this thread and this family, ticks of the machine."""
+
+    at: float
+    thread: float
+    family: float
+    busy: int
+    ticks: int
+    group: _Group | None
+
+    @classmethod
+    def take(cls) -> _Sample:
+        busy, ticks = _machine()
+        return cls(time.monotonic(), time.thread_time(), _family(), busy, ticks, _group())
 
 
 def _machine() -> tuple[int, int]:
@@ -112,12 +141,31 @@ def _runnable() -> int:
         return 0
 
 
-class _Group(msgspec.Struct, frozen=True):
-    """What a cgroup has used of its processor time, and was refused, in seconds; and its quota."""
+def _family() -> float:
+    """Seconds of processor time of this process and of all that descend from it, dead or alive."""
+    spent = sum(os.times()[:4])
+    left = list(_children("self"))
+    while left:
+        pid = left.pop()
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        spent += sum(int(field) for field in fields[11:15]) / _TICK
+        left += _children(pid)
+    return spent
 
-    used: float
-    refused: float
-    quota: float
+
+def _children(pid: str) -> Iterator[str]:
+    """The processes that a process has started, by whichever of its threads."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
+        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            yield from file.read().decode("ascii").split()
 
 
 _CGROUP = Path("/sys/fs/cgroup")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -102,7 +103,7 @@ def test_where_more_is_too_much_it_does_not_swing() -> None:
 
     assert max(steady) <= 221
     assert min(steady) >= 150
-    falls = sum(after < before for before, after in zip(steady, steady[1:], strict=False))
+    falls = sum(after < before for before, after in pairwise(steady))
     assert falls <= len(steady) / PATIENCE
 
 

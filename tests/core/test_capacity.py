@@ -481,5 +481,5 @@ def test_a_job_that_could_never_start_beside_the_shares_of_others_is_refused() -
     sharing = Sharing(10)
     places = {"a": sharing.place(0, 8, 1, of=10), "b": sharing.place(0, 0, 3, of=10)}
 
-    with pytest.raises(bee.InvalidOption, match="queue 'b' takes 3 .* leave 2: it would never"):
+    with pytest.raises(bee.InvalidOption, match=r"queue 'b' takes 3 .* leave 2: it would never"):
         sharing.check(places)
