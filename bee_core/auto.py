@@ -28,8 +28,8 @@ STEEP, GENTLE = 2.0, 1.1
 """The factor by which it rises at most, before and after it has fallen for the first time."""
 FALL, SHED = 0.75, 0.9
 """The factors by which it falls, for too much load and for too little."""
-PATIENCE = 20
-"""Decisions after a fall before it rises again."""
+SETTLE, PATIENCE = 2, 20
+"""Decisions after a fall before it may fall again, as jobs that run are not stopped; and rise."""
 
 
 class Auto(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Auto(msgspec.Struct, frozen=True, kw_only=True):
     max: int = 100
     start: int | None = None
     cpu: float = 0.9
-    lag: float = 0.1
+    lag: float = 0.2
     every: float = 0.5
     meter: Meter | None = None
 
@@ -91,11 +91,13 @@ class Course:
     def next(self, size: int, load: Load, reading: Reading) -> int:
         """The size from now on."""
         auto, before, self._cpu = self._auto, self._cpu, reading.cpu
+        self._patience -= self._patience > 0
         if reading.lag > auto.lag or reading.cpu > FAR:
-            self._careful, self._patience = True, PATIENCE
-            wanted = min(size - 1, int(size * FALL)) if load.used else size
+            wanted = size
+            if load.used and self._patience <= PATIENCE - SETTLE:
+                self._careful, self._patience = True, PATIENCE
+                wanted = min(size - 1, int(size * FALL))
         elif load.hungry:
-            self._patience -= self._patience > 0
             cpu = max(before, reading.cpu)  # a single low reading is no room
             wanted = size
             if cpu < auto.cpu and reading.lag < auto.lag / 2 and not self._patience:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,8 @@ import msgspec
 
 SAMPLE = 0.05
 """Seconds between two looks."""
-_REMEMBERED = 10
+_MOST = 0.75
+"""The part of the samples that is not above what is read as lag: a single pause is no load."""
 _SATURATED = 0.95
 """Part of the processors from which on it matters how many wait for one."""
 _ALL = os.cpu_count() or 1
@@ -59,7 +59,7 @@ class LoopMeter:
     """
 
     def __init__(self) -> None:
-        self._lags: deque[float] = deque(maxlen=_REMEMBERED)
+        self._lags: list[float] = []
         self._runnable: list[int] = []
         self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         self._last = _Sample.take()
@@ -82,13 +82,10 @@ class LoopMeter:
             own * self._crowd(before, after),
             _of_group(before.group, after.group, passed),
         )
+        lags = sorted(self._lags)
+        self._lags.clear()
         self._runnable.clear()
-        return Reading(cpu, self._lag())
-
-    def _lag(self) -> float:
-        """The worst but one of late: a single pause is no load."""
-        worst = sorted(self._lags)
-        return worst[-2] if len(worst) > 1 else sum(worst)
+        return Reading(cpu, lags[int(_MOST * (len(lags) - 1))] if lags else 0.0)
 
     def _crowd(self, before: _Sample, after: _Sample) -> float:
         """How many threads there are for a processor, if all of those are busy."""

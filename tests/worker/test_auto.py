@@ -102,7 +102,7 @@ async def test_it_falls_when_the_loop_is_late_and_stops_nothing(bee_clock: Manua
         await send(jobs, 200)
         await bees.advance(0.5)
         dial.lag = 0.5
-        await bees.advance(2)
+        await bees.advance(3)
         assert ([30, 22], 40) == (sizes(bees), handler.now)
 
         dial.lag, dial.cpu = 0.0, 1.0
