@@ -80,35 +80,37 @@ class Course:
 
     It rises by what the CPU seems to allow, at most twofold at a time. When it has fallen it stays
     for a while, and then rises in small steps: so it does not swing about the limit it has found.
+    For either, two readings in a row must agree.
     """
 
     def __init__(self, auto: Auto) -> None:
         self._auto = auto
-        self._cpu = 0.0
+        self._reading = Reading(0.0, 0.0)
         self._careful = False
         self._patience = 0
 
     def next(self, size: int, load: Load, reading: Reading) -> int:
         """The size from now on."""
-        auto, before, self._cpu = self._auto, self._cpu, reading.cpu
+        auto, before, self._reading = self._auto, self._reading, reading
+        cpu, lag = max(before.cpu, reading.cpu), max(before.lag, reading.lag)
         self._patience -= self._patience > 0
-        if reading.lag > auto.lag or reading.cpu > FAR:
-            wanted = size
-            if load.used and self._patience <= PATIENCE - SETTLE:
+        wanted = size
+        if self._is_too_much(reading):
+            settled = self._patience <= PATIENCE - SETTLE
+            if load.used and settled and self._is_too_much(before):
                 self._careful, self._patience = True, PATIENCE
                 wanted = min(size - 1, int(size * FALL))
         elif load.hungry:
-            cpu = max(before, reading.cpu)  # a single low reading is no room
-            wanted = size
-            if cpu < auto.cpu and reading.lag < auto.lag / 2 and not self._patience:
+            if cpu < auto.cpu and lag < auto.lag / 2 and not self._patience:
                 steep = GENTLE if self._careful else STEEP
                 wanted = max(size + 1, int(size * min(steep, 1 / max(cpu, 0.01))))
         elif load.used < size / 2:
             self._careful, self._patience = False, 0  # another load: what was learnt is void
             wanted = max(load.used, min(size - 1, math.ceil(size * SHED)))
-        else:
-            wanted = size
         return min(max(wanted, auto.min), auto.max)
+
+    def _is_too_much(self, reading: Reading) -> bool:
+        return reading.lag > self._auto.lag or reading.cpu > FAR
 
 
 @runtime_checkable

@@ -25,9 +25,9 @@ class Sharing:
 
     def __init__(self, size: int | Auto | None) -> None:
         self._size = None if size is None else check_size(size, "capacity")
-        self._first, self._most = (0, 0) if self._size is None else first_and_most(self._size)
+        first, self._most = (0, 0) if self._size is None else first_and_most(self._size)
         self._least = 1
-        self._capacity = None if self._size is None else Capacity(self._first)
+        self._capacity = None if self._size is None else Capacity(first)
 
     def place(self, precedence: int, share: int, size: int, *, of: int | Auto) -> Place | None:
         """What a queue of that concurrency is to the others, or InvalidOption."""
@@ -72,7 +72,7 @@ class Sharing:
                 )
             self._least = max(self._least, others + place.size)
         if self._capacity is not None:
-            self._capacity.size = max(self._first, self._least)
+            self._capacity.size = max(self._capacity.size, self._least)
 
     @asynccontextmanager
     async def tuned(self, clock: Clock, observers: Sequence[Observer]) -> AsyncIterator[None]:

@@ -162,7 +162,7 @@ def converged(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def steady_rate(points: Sequence[Point]) -> float:
-    return statistics.median(point.rate for point in points[-len(points) // 3 :])
+    return statistics.fmean(point.rate for point in points[-len(points) // 2 :])
 
 
 async def measure(url: str, case: Case, most: int, seconds: float, fixed: float) -> list[Point]:
@@ -239,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--url", default="memory://")
     parser.add_argument("--seconds", type=float, default=40.0, help="for each run of Auto")
-    parser.add_argument("--fixed", type=float, default=6.0, help="for each run of a fixed size")
+    parser.add_argument("--fixed", type=float, default=8.0, help="for each run of a fixed size")
     parser.add_argument("--max", type=int, default=1000, help="the bound of Auto")
     parser.add_argument("--case", type=int, action="append", choices=range(len(CASES)))
     parser.add_argument("--svg", type=Path)

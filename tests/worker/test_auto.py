@@ -102,7 +102,7 @@ async def test_it_falls_when_the_loop_is_late_and_stops_nothing(bee_clock: Manua
         await send(jobs, 200)
         await bees.advance(0.5)
         dial.lag = 0.5
-        await bees.advance(3)
+        await bees.advance(4)
         assert ([30, 22], 40) == (sizes(bees), handler.now)
 
         dial.lag, dial.cpu = 0.0, 1.0
@@ -161,7 +161,7 @@ async def test_a_capacity_follows_the_load(bee_clock: ManualClock) -> None:
         assert 50 == handler.now
 
         dial.cpu = 3.0
-        await bees.advance(1)
+        await bees.advance(2)
         assert 37 == sizes(bees)[-1]
 
 
