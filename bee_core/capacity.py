@@ -75,6 +75,7 @@ class Member:
     def join(self) -> None:
         """From now on it counts, and so does its share."""
         self.capacity.members.append(self)
+        self.capacity.stirred = False  # who was about to may have gone, with its event loop
 
     def leave(self) -> None:
         """It counts no longer, whatever it used."""
@@ -122,6 +123,8 @@ class Capacity:
     def __init__(self, size: int) -> None:
         self.size = size
         self.members: list[Member] = []
+        self.stirred = False
+        """Whether somebody is about to wake those who wait: once is enough for many jobs."""
         self._turns = count(1)
         self._most = 0
         self._denied = False
@@ -157,6 +160,7 @@ class Capacity:
 
     def wake(self) -> None:
         """Tell those who wait and could have something now, in the order in which it is due."""
+        self.stirred = False
         waiting = [m for m in self.members if m.waiting and not m.told]
         if not waiting:
             return

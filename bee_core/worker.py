@@ -449,8 +449,9 @@ class Worker(Generic[J]):
     def _made_room(self) -> None:
         if self._member is None:
             self._fetcher.made_room()
-        else:
-            self._member.capacity.wake()
+        elif not self._member.capacity.stirred:
+            self._member.capacity.stirred = True
+            asyncio.get_running_loop().call_soon(self._member.capacity.wake)
 
     async def _is_ready(self) -> bool:
         if not isinstance(self.broker, Inspector):
