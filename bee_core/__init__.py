@@ -1,5 +1,6 @@
 """bee: typed jobs in memory, on Redis and on PostgreSQL. `import bee_core as bee`."""
 
+from bee_core.auto import Auto
 from bee_core.broker import Broker, Examined, Inspector, Store
 from bee_core.codec import Codec, JsonCodec
 from bee_core.decide import decide
@@ -32,7 +33,7 @@ from bee_core.errors import (
     UnknownScheme,
     WorkerStuck,
 )
-from bee_core.events import Event, Observer, log_events
+from bee_core.events import Event, Observer
 from bee_core.explain import Explanation, explain
 from bee_core.group import Group
 from bee_core.handlers import Failure
@@ -41,6 +42,7 @@ from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.ids import new_id
 from bee_core.job import Job
+from bee_core.journal import log_events
 from bee_core.message import (
     Counters,
     Draft,
@@ -63,6 +65,7 @@ from bee_core.message import (
     Ticket,
     Update,
 )
+from bee_core.meter import Meter, Reading
 from bee_core.outcome import Outcome, Retry, Snooze
 from bee_core.queue import Queue
 from bee_core.registry import connect
@@ -84,6 +87,7 @@ from bee_core.worker import Worker
 __all__ = [
     "Archive",
     "ArchiveStrategy",
+    "Auto",
     "Backoff",
     "BeeError",
     "Broker",
@@ -125,6 +129,7 @@ __all__ = [
     "JsonCodec",
     "Keep",
     "Lease",
+    "Meter",
     "NoHandler",
     "NoResult",
     "Note",
@@ -138,6 +143,7 @@ __all__ = [
     "QueueHealth",
     "QueueStats",
     "Rate",
+    "Reading",
     "Receipt",
     "Reject",
     "Repeat",

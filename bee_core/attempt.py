@@ -229,14 +229,6 @@ def note_of(outcome: Outcome) -> Note:
             assert_never(outcome)
 
 
-def headline(error: BaseException) -> str:
-    """The error's type and text, whatever its own methods do."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:
-        return type(error).__name__
-
-
 def describe(error: BaseException) -> str:
     """The error as text of bounded size, whatever its own methods do."""
     try:

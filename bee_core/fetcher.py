@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bee_core.broker import Broker
+from bee_core.capacity import Member
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
@@ -25,7 +26,8 @@ class Fetcher:
     `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
     certainly lasts to) and says whether a job was started, `resting` says whether the worker
     holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
-    after which nothing was to be had.
+    after which nothing was to be had. If the worker is a `member` of a shared capacity, what may be
+    leased is claimed there first, and `is_ready` says whether something waits in the queue.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class Fetcher:
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
+        member: Member | None,
+        is_ready: Callable[[], Awaitable[bool]],
     ) -> None:
         self._broker = broker
         self._queue = queue
@@ -58,6 +62,10 @@ class Fetcher:
         self._resting = resting
         self._nothing_left = is_empty
         self._on_vain = on_vain
+        self._member = member
+        self._something_waits = is_ready
+        self.hungry = False
+        """Whether its last lease came back full."""
         self._stopped = False
         self.last_fetched: float | None = None
         """When the broker last answered, or when there was last no room to ask for more."""
@@ -72,14 +80,19 @@ class Fetcher:
 
         Raises only what waiting cannot mend: BrokerClosed and BrokerMisconfigured.
         """
-        started, woken = 0, False
+        started, woken, expecting = 0, False, True
         while not self._stopped and started < max_jobs:
-            limit = int(min(self._room(), BATCH, max_jobs - started))
-            if limit < 1:
+            most = int(min(self._room(), BATCH, max_jobs - started))
+            expecting = expecting or most < 1
+            limit = most if self._member is None else self._member.claim(most, expecting=expecting)
+            if limit < 1 and expecting:
                 self._more_room.clear()
                 self.full = True
                 await self._more_room.wait()
                 self.full, self.last_fetched = False, self._clock.now()
+                continue
+            if limit < 1:  # nobody keeps a slot for a queue in which nothing waits
+                expecting = await self._is_ready() or (woken := await self._wait())
                 continue
             before = self._clock.now()
             try:
@@ -95,18 +108,21 @@ class Fetcher:
             except BaseException as error:
                 if own_cancellation(error):
                     raise
+                self._give_back(full=False)
                 await self._trouble.back_off("lease", error)
                 continue
             self._trouble.over("lease")
             self.last_fetched = self._clock.now()
             started += sum(self._on_lease(lease, before + self._lease) for lease in leases)
+            expecting = self.hungry = len(leases) >= limit
+            self._give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()
             woken = False
             if len(leases) < limit:
                 if until_empty and await self._is_empty():
                     return
-                woken = await self._wait()
+                woken = expecting = await self._wait()
 
     def stop(self) -> None:
         """Take no more."""
@@ -151,15 +167,24 @@ class Fetcher:
     async def _wait_once(self) -> None:
         await self._broker.wait(self._queue, timeout=self._poll)
 
+    def _give_back(self, *, full: bool) -> None:
+        if self._member is not None:
+            self._member.give_back(full=full)
+
+    async def _is_ready(self) -> bool:
+        return await self._ask(self._something_waits)
+
     async def _is_empty(self) -> bool:
-        if not self._resting():
-            return False
+        return self._resting() and await self._ask(self._nothing_left)
+
+    async def _ask(self, question: Callable[[], Awaitable[bool]]) -> bool:
+        """What the store says, or no if it does not answer."""
         try:
-            empty = await self._nothing_left()
+            answer = await question()
         except BaseException as error:
             if own_cancellation(error):
                 raise
             await self._trouble.back_off("stats", error)
             return False
         self._trouble.over("stats")
-        return empty
+        return answer

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 
 from typing_extensions import TypeForm
 
+from bee_core.auto import Auto, check_size
 from bee_core.broker import Store
-from bee_core.checks import check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.config import broker_url
@@ -27,12 +27,14 @@ from bee_core.errors import (
     InvalidOption,
     NoHandler,
 )
-from bee_core.events import Observer, log_events
+from bee_core.events import Observer
 from bee_core.health import Health
 from bee_core.hive_queue import HiveQueue
+from bee_core.journal import log_events
 from bee_core.message import THROTTLE, Throttle
 from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
+from bee_core.sharing import Sharing
 from bee_core.strategy import Policy, check_policy, overlay
 from bee_core.tracing import Tracing
 from bee_core.url import redact
@@ -47,6 +49,8 @@ class Hive:
     url         where; by default BEE_URL, or `url` in bee.toml, or memory://
     broker      a broker object instead of a url
     policy      what every queue asks for where it does not say otherwise
+    capacity    jobs at once over all its queues in this process; by default each queue has its
+                own `concurrency` and nothing else
     The rest are the options of `Worker`, for every worker of this hive.
     """
 
@@ -56,7 +60,8 @@ class Hive:
         *,
         broker: Store | None = None,
         policy: Policy = Policy(),
-        concurrency: int = 10,
+        concurrency: int | Auto = 10,
+        capacity: int | Auto | None = None,
         lease: Duration = 30.0,
         poll: Duration = 1.0,
         grace: Duration = 25.0,
@@ -71,7 +76,8 @@ class Hive:
         self._origin = broker
         self._broker: Store | None = None
         self._policy = check_policy(policy)
-        self._concurrency = check_whole(concurrency, "concurrency", least=1)
+        self._concurrency = check_size(concurrency, "concurrency")
+        self._sharing = Sharing(capacity)
         self._options: dict[str, Any] = {
             "lease": seconds(lease, "lease", least=SHORTEST_LEASE),
             "poll": seconds(poll, "poll", least=SHORTEST_POLL),
@@ -93,15 +99,21 @@ class Hive:
         policy: Policy | None = None,
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
-        concurrency: int | None = None,
+        concurrency: int | Auto | None = None,
+        precedence: int = 0,
+        share: int = 0,
+        size: int = 1,
         throttle: Throttle = THROTTLE,
     ) -> HiveQueue[J]:
         """Declare a queue that carries jobs of that type: a class, or a union of job classes.
 
-        `throttle` limits how many of one key run at once, and how fast, over all workers.
+        `throttle` limits how many of one key run at once, and how fast, over all workers. Of a
+        hive's capacity a queue of higher `precedence` is served first, `share` slots are kept for
+        this queue, and one of its jobs takes `size` units.
         """
         if name in self.queues:
             raise InvalidOption(f"this hive has a queue {name!r} already")
+        most = self._concurrency if concurrency is None else check_size(concurrency, "concurrency")
         queue = HiveQueue(
             lambda: self.broker,
             name,
@@ -109,7 +121,8 @@ class Hive:
             policy=self._policy if policy is None else overlay(policy, self._policy),
             codec=codec,
             max_bytes=max_bytes,
-            concurrency=self._concurrency if concurrency is None else concurrency,
+            concurrency=most,
+            place=self._sharing.place(precedence, share, size, of=most),
             throttle=throttle,
             clock=lambda: self._options["clock"],
             tracing=self._options["tracing"],
@@ -193,7 +206,7 @@ class Hive:
             self._url, self._origin, self._broker = url, None, None
         self._only = tuple(queues)
         if concurrency is not None:
-            self._options["concurrency"] = check_whole(concurrency, "concurrency", least=1)
+            self._options["concurrency"] = check_size(concurrency, "concurrency")
         if grace is not None:
             self._options["grace"] = seconds(grace, "grace")
         self._options["observers"] += tuple(observers)
@@ -254,14 +267,18 @@ class Hive:
 
     async def _run(self, workers: list[Worker[Any]], until_empty: bool) -> None:
         try:
-            if until_empty:
-                await self._run_until_empty(workers)
-            else:
-                await _together(worker.run() for worker in workers)
+            async with self._sharing.tuned(self._options["clock"], self._options["observers"]):
+                if until_empty:
+                    await self._run_until_empty(workers)
+                else:
+                    await _together(worker.run() for worker in workers)
         finally:
             self._workers = [worker for worker in self._workers if worker not in workers]
 
     def _make_workers(self) -> list[Worker[Any]]:
+        chosen = [q for q in self.queues.values() if not self._only or q.name in self._only]
+        handled = [queue for queue in chosen if queue.handlers.any]
+        self._sharing.check({queue.name: queue.place for queue in handled})
         workers = [
             Worker(
                 self.broker,
@@ -272,10 +289,10 @@ class Hive:
                 codec=queue.codec,
                 max_bytes=queue.max_bytes,
                 throttle=queue.throttle,
+                place=queue.place,
                 **{"concurrency": queue.concurrency} | self._options,
             )
-            for queue in self.queues.values()
-            if queue.handlers.any and (not self._only or queue.name in self._only)
+            for queue in handled
         ]
         if not workers:
             raise NoHandler("this hive has no queue with a handler: decorate a function first")

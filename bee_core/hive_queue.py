@@ -7,7 +7,9 @@ from typing import Generic, TypeVar, overload
 
 from typing_extensions import TypeForm
 
+from bee_core.auto import Auto
 from bee_core.broker import Broker
+from bee_core.capacity import Place
 from bee_core.checks import check_throttle
 from bee_core.clock import Clock
 from bee_core.codec import Codec
@@ -37,7 +39,8 @@ class HiveQueue(Queue[J]):
         policy: Policy,
         codec: Codec[J] | None,
         max_bytes: int,
-        concurrency: int,
+        concurrency: int | Auto,
+        place: Place | None,
         throttle: Throttle,
         clock: Callable[[], Clock],
         tracing: Tracing | None = None,
@@ -53,6 +56,7 @@ class HiveQueue(Queue[J]):
             tracing=tracing,
         )
         self.concurrency = concurrency
+        self.place = place
         self.throttle = check_throttle(throttle)
         self.handlers: Handlers[J] = Handlers(self)
 

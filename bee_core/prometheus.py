@@ -24,6 +24,7 @@ from bee_core.events import (
     BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
+    ConcurrencyChanged,
     Event,
     EventsDropped,
     HandlerStuck,
@@ -90,6 +91,7 @@ class PrometheusObserver:
         self._loops = self._counter("crash_loops", "Crash loops begun.", ["process"])
         self._unheard = self._counter("events_dropped", "Events that nobody took in time.", [])
         self._running = self._gauge("running_jobs", "Jobs that run now.")
+        self._sizes = self._gauge("concurrency", "Jobs at once, as Auto has set it last.")
         self._workers = self._gauge("workers", "Workers that take jobs now.")
         self._durations = Histogram(
             "attempt_duration_seconds",
@@ -152,6 +154,8 @@ class PrometheusObserver:
                 self._child(self._loops, str(process)).inc()
             case EventsDropped(count=count):
                 self._unheard.inc(count)
+            case ConcurrencyChanged(queue=queue, size=size):
+                self._child(self._sizes, queue).set(size)
             case _:
                 assert_never(event)
 

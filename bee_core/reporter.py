@@ -13,6 +13,7 @@ from bee_core.events import (
     BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
+    ConcurrencyChanged,
     Event,
     HandlerStuck,
     LoopBlocked,
@@ -25,6 +26,7 @@ from bee_core.events import (
     announce,
 )
 from bee_core.message import Finding
+from bee_core.meter import Reading
 from bee_core.outcome import Outcome
 from bee_core.settler import Ended
 from bee_core.ticks import Due
@@ -104,6 +106,9 @@ class Reporter:
 
     def ailment(self, finding: Finding) -> None:
         self._tell(BrokerAilment(self._queue, finding))
+
+    def concurrency_changed(self, size: int, reading: Reading) -> None:
+        self._tell(ConcurrencyChanged(self._queue, size, reading.cpu, reading.lag))
 
     def _tell(self, event: Event) -> None:
         announce(self._observers, event)

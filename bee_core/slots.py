@@ -39,7 +39,10 @@ class Slots:
         on_stuck: Callable[[Attempt], None],
     ) -> None:
         self._name = name
-        self._size = size
+        self.size = size
+        """May be changed: nothing that runs is stopped."""
+        self.peak = 0
+        """The most that ran at once. Who looks sets it back."""
         self._clock = clock
         self._cancel_grace = cancel_grace
         self._tracing = tracing
@@ -57,13 +60,14 @@ class Slots:
     @property
     def free(self) -> int:
         """How many more may be started."""
-        return self._size - len(self.running)
+        return self.size - len(self.running)
 
     def start(self, attempt: Attempt, deadline: float) -> None:
         """Call its handler in a task of its own."""
         receipt = attempt.lease.receipt
         attempt.running = True
         self.running[receipt.token] = attempt
+        self.peak = max(self.peak, len(self.running))
         tracing = self._tracing
         if tracing is None or attempt.call is COME_TO:
             run = attempt.run(self._threads, self.processes, self._abandoned)

@@ -19,15 +19,9 @@ from typing import TypeAlias
 
 from bee_core.channel import Beat, Leaving, Lines, Said, Up
 from bee_core.errors import BeeError
-from bee_core.events import (
-    Event,
-    ProcessEnded,
-    ProcessSlowed,
-    ProcessStarted,
-    log,
-    log_events,
-)
+from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted, log
 from bee_core.exits import Exit
+from bee_core.journal import log_events
 from bee_core.places import PAUSES, Pauses, Place, Process
 from bee_core.pulse import HeartbeatFile, Pulse, State, together
 from bee_core.wire import Told

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 from unicodedata import category
 
-from bee_core.attempt import Attempt, describe, headline, note_of, printable
+from bee_core.attempt import Attempt, describe, note_of, printable
 from bee_core.checks import LONGEST_SUMMARY
 from bee_core.codec import encode_value
 from bee_core.decide import decide
 from bee_core.disposition import Delete, Reschedule
 from bee_core.errors import InvalidPayload
 from bee_core.handlers import Handlers
+from bee_core.logs import error_line
 from bee_core.message import ZERO, Counters, Draft, Note, Settlement
 from bee_core.outcome import Failed, Interrupted, Outcome, Ruled, Stalled, Succeeded
 from bee_core.strategy import Rules
@@ -55,7 +56,7 @@ def settlement_for(
 
 def _summary(outcome: Outcome, note: Note) -> str:
     """The note in one short line."""
-    text = headline(outcome.error) if isinstance(outcome, Failed) else note.detail
+    text = error_line(outcome.error) if isinstance(outcome, Failed) else note.detail
     line = text.strip().partition("\n")[0][:LONGEST_SUMMARY]
     return "".join(" " if category(letter) in ("Cc", "Cs") else letter for letter in line)
 

@@ -27,7 +27,9 @@ from typing import Generic, TypeVar
 from typing_extensions import TypeForm
 
 from bee_core.attempt import Attempt, LostLease
+from bee_core.auto import Auto, Tuner, check_size, first_and_most
 from bee_core.broker import Broker, Examined, Inspector
+from bee_core.capacity import Member, Place
 from bee_core.checks import check_throttle, check_whole
 from bee_core.checkup import Checkup
 from bee_core.clock import SYSTEM_CLOCK, Clock
@@ -43,13 +45,15 @@ from bee_core.errors import (
     UnknownJob,
     WorkerStuck,
 )
-from bee_core.events import Observer, log_events
+from bee_core.events import Observer
 from bee_core.fetcher import BATCH, Fetcher
 from bee_core.handlers import Handlers
 from bee_core.health import QueueHealth, queue_health
 from bee_core.heartbeat import Heartbeat
 from bee_core.ids import new_id
+from bee_core.journal import log_events
 from bee_core.message import THROTTLE, ZERO, Counters, Lease, Settlement, Throttle
+from bee_core.meter import Load
 from bee_core.outcome import Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
 from bee_core.planner import Planner, is_empty
@@ -78,7 +82,7 @@ _WITHDRAW = 1.0
 class Worker(Generic[J]):
     """Runs the jobs of one queue.
 
-    concurrency   jobs at once
+    concurrency   jobs at once; with `Auto` it is found out, between two bounds
     throttle      how many of one key at once, and how fast, over all workers of the queue
     lease         seconds until a crash of this process is noticed by others; renewed while a
                   job runs, so it has nothing to do with how long jobs take
@@ -88,6 +92,7 @@ class Worker(Generic[J]):
     observers     who hears of events; by default the log
     tracing       who follows jobs from sender to handler, such as `OpenTelemetry()`
     schedules     jobs to be sent again and again
+    place         what this queue is to others that share a capacity: see `Hive`
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class Worker(Generic[J]):
         policy: Policy = Policy(),
         codec: Codec[J] | None = None,
         max_bytes: int = MAX_BYTES,
-        concurrency: int = 10,
+        concurrency: int | Auto = 10,
         throttle: Throttle = THROTTLE,
         lease: Duration = 30.0,
         poll: Duration = 1.0,
@@ -110,6 +115,7 @@ class Worker(Generic[J]):
         observers: Sequence[Observer] = (log_events,),
         tracing: Tracing | None = None,
         schedules: Sequence[Schedule[J]] = (),
+        place: Place | None = None,
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -124,7 +130,9 @@ class Worker(Generic[J]):
             clock=clock,
             tracing=tracing,
         )
-        self.concurrency = check_whole(concurrency, "concurrency", least=1)
+        self._size = check_size(concurrency, "concurrency")
+        self.concurrency = first_and_most(self._size)[1]
+        self._place = place
         self._throttle = check_throttle(throttle)
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
         self._handlers = Handlers(self.queue) if handlers is None else handlers
@@ -158,6 +166,7 @@ class Worker(Generic[J]):
         self._trouble = Trouble(
             clock, self._chance, on_begin=report.trouble, on_end=report.recovered
         )
+        self._member = None if self._place is None else self._take_part(self._place)
         self._fetcher = Fetcher(
             broker,
             name,
@@ -167,11 +176,13 @@ class Worker(Generic[J]):
             throttle=self._throttle,
             clock=clock,
             trouble=self._trouble,
-            room=lambda: min(self._slots.free, self._most_held - len(self._held)),
+            room=self._room,
             on_lease=self._begin,
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=lambda: self._heartbeat.hurry(),
+            member=self._member,
+            is_ready=self._is_ready,
         )
         self._planner = Planner(
             broker,
@@ -192,7 +203,7 @@ class Worker(Generic[J]):
         )
         self._slots = Slots(
             name,
-            self.concurrency,
+            first_and_most(self._size)[0],
             clock,
             cancel_grace=self._cancel_grace,
             tracing=self.queue.tracing,
@@ -319,6 +330,8 @@ class Worker(Generic[J]):
 
     async def _main(self, max_jobs: float) -> None:
         try:
+            if self._member is not None:
+                self._member.join()
             await self._heartbeat.start()
             self._parts.start("bee:settler", self._settler.run)
             self._parts.start("bee:watch", self._slots.watch)
@@ -328,6 +341,8 @@ class Worker(Generic[J]):
                 self._parts.start("bee:planner", self._planner.run)
             self._announcer.presence = presence_here(self.concurrency, self._handlers.kinds)
             self._parts.start("bee:announcer", self._announcer.run)
+            if isinstance(self._size, Auto):
+                self._tuner(self._size).start(self._parts)
             self._report.worker_started()
             self._up.set()
             await self._fetch(max_jobs)
@@ -349,15 +364,30 @@ class Worker(Generic[J]):
             on_recovered=report.recovered,
         )
 
+    def _tuner(self, auto: Auto) -> Tuner:
+        return Tuner(
+            auto,
+            self._clock,
+            size=lambda: self._slots.size,
+            load=self._load,
+            resize=self._resize,
+            on_changed=self._report.concurrency_changed,
+        )
+
     async def _fetch(self, max_jobs: float) -> None:
         try:
             await self._fetcher.run(max_jobs=max_jobs, until_empty=self._until_empty)
         except (BrokerClosed, BrokerMisconfigured) as error:  # raised when the running jobs ended
             self._failure = self._failure or error
             self.stop()
+        finally:
+            if self._member is not None:
+                self._member.rest()
 
     async def _close(self) -> None:
         self._closed = True
+        if self._member is not None:
+            self._member.leave()
         self._slots.kill()  # nothing runs any more, unless this end is a sudden one
         await self._heartbeat.stop()
         await self._parts.stop()
@@ -431,7 +461,7 @@ class Worker(Generic[J]):
         """A handler has ended, or no longer counts. Why it was told to stop outranks how it did."""
         if self._killed or self._closed:
             return  # as in a crash: its lease runs out by itself
-        self._fetcher.made_room()
+        self._made_room()
         if self._stopping or not self._slots.running:
             self._bell.ring()
         ending = attempt.ending
@@ -455,9 +485,46 @@ class Worker(Generic[J]):
 
     def _forget(self, attempt: Attempt) -> None:
         self._held.pop(attempt.lease.receipt.token, None)
-        self._fetcher.made_room()
+        self._made_room()
         if self._until_empty and not self._held:
             self._fetcher.look_again()  # the queue may be empty now
+
+    # How many at once.
+
+    def _room(self) -> int:
+        """How many more messages it could take."""
+        return min(self._slots.free, self._most_held - len(self._held))
+
+    def _take_part(self, place: Place) -> Member:
+        return Member(
+            place,
+            room=self._room,
+            running=lambda: len(self._slots.running),
+            on_room=lambda: self._fetcher.made_room(),
+        )
+
+    def _made_room(self) -> None:
+        if self._member is None:
+            self._fetcher.made_room()
+        elif not self._member.capacity.stirred:
+            self._member.capacity.stirred = True
+            asyncio.get_running_loop().call_soon(self._member.capacity.wake)
+
+    async def _is_ready(self) -> bool:
+        if not isinstance(self.broker, Inspector):
+            return True
+        stats = await self.broker.stats(self.queue.name)
+        return stats.ready > 0 and not stats.paused
+
+    def _load(self) -> Load:
+        slots = self._slots
+        peak, slots.peak = slots.peak, len(slots.running)
+        return Load(peak, self._fetcher.hungry and peak >= slots.size)
+
+    def _resize(self, size: int) -> None:
+        self._slots.size = size
+        self._slots.processes.size = size
+        self._made_room()
 
     # What the parts report.
 

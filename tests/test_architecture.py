@@ -19,15 +19,15 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "forks", "child", "ids", "parts", "stacks", "exits", "health"],
-    ["duration", "config", "parent", "threads", "timing", "trouble", "logs"],
+    ["errors", "clock", "forks", "child", "ids", "parts", "stacks", "exits", "health", "meter"],
+    ["capacity", "duration", "config", "parent", "threads", "timing", "trouble", "logs"],
     ["disposition", "processes", "pulse", "signals", "url"],
     ["message", "strategy"],
     ["broker", "checks", "job", "outcome", "packing"],
-    ["presence"],
+    ["auto", "presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["explain", "prometheus", "tracing"],
-    ["queue", "wire"],
+    ["explain", "journal", "prometheus", "tracing"],
+    ["queue", "sharing", "wire"],
     ["delivery"],
     ["attempt", "ticks"],
     ["handlers", "planner", "opentelemetry"],

@@ -7,13 +7,12 @@ them together. The user's program is imported when the command runs, and never b
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import click
 import msgspec
@@ -26,6 +25,7 @@ from bee_core.config import broker_url
 from bee_core.errors import BeeError
 from bee_core.exits import Exit
 from bee_core.hive import Hive
+from bee_core.logs import configure_logging
 from bee_core.pulse import HeartbeatFile, Pulse
 from bee_core.registry import backend
 from bee_core.runner import run_hive
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_rss: int | None
     heartbeat_file: Path | None
     events: str | None
-    log: str
+    log: Literal["text", "json"]
     log_level: str
     supervised: str | None
 
@@ -145,7 +145,7 @@ def worker(**given: object) -> None:
 
 def _work(options: Options) -> Exit:
     with Signals() as signals:  # from here on, also while the program is loaded
-        _set_up_logging(options.log, options.log_level)
+        configure_logging(options.log, options.log_level.upper())
         upstream, number, tells = None, 0, False
         if options.supervised is not None:
             fd, number, tells = _line(options.supervised)
@@ -234,7 +234,7 @@ def _outbox(
 
 
 def _supervise(options: Options) -> Exit:
-    _set_up_logging(options.log, options.log_level)
+    configure_logging(options.log, options.log_level.upper())
     assert options.processes is not None
     with _usage():
         if options.url is not None and broker_url(options.url).startswith("memory:"):
@@ -299,9 +299,3 @@ def _usage() -> Iterator[None]:
         raise WrongUse(str(error)) from error
     except ModuleNotFoundError as error:  # of the driver: the program itself is loaded by now
         raise WrongUse(f"the broker's driver is not installed: {error}") from error
-
-
-def _set_up_logging(form: str, level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(process)d %(message)s"
-    )

@@ -18,6 +18,7 @@ from bee_core.events import (
     BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
+    ConcurrencyChanged,
     Event,
     EventsDropped,
     HandlerStuck,
@@ -31,8 +32,8 @@ from bee_core.events import (
     WorkerStarted,
     WorkerStopped,
     announce,
-    log_events,
 )
+from bee_core.journal import log_events
 from bee_core.message import Counters, Finding
 from bee_core.outcome import (
     Failed,
@@ -178,6 +179,11 @@ SAMPLES: list[tuple[Event, int, str]] = [
         EventsDropped(12),
         logging.WARNING,
         "events dropped count=12",
+    ),
+    (
+        ConcurrencyChanged("mail", 12, 0.456, 0.0123),
+        logging.DEBUG,
+        "concurrency queue=mail size=12 cpu=0.46 lag=0.012s",
     ),
 ]
 

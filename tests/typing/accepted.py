@@ -54,6 +54,9 @@ hive = bee.Hive()
 mail = hive.queue("mail", Jobs, policy=bee.Policy(timeout=30, on_error=bee.Repeat(3)))
 assert_type(mail, bee.HiveQueue[SendEmail | Resize])
 assert_type(hive.queue("one", SendEmail), bee.HiveQueue[SendEmail])
+bee.Hive(capacity=20).queue("first", SendEmail, precedence=1, share=2, size=3)
+bee.Hive(capacity=bee.Auto(max=50), concurrency=bee.Auto()).queue("auto", SendEmail)
+hive.queue("found", SendEmail, concurrency=bee.Auto(min=2, max=500, cpu=0.8))
 hive.queue("slow", SendEmail, throttle=bee.Throttle(per_key=2, rate=bee.Rate(10, per=60)))
 assert_type(
     hive.queue("several", SendEmail | Resize | Import), bee.HiveQueue[SendEmail | Resize | Import]

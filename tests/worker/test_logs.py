@@ -21,7 +21,8 @@ import pytest
 
 import bee_core as bee
 from bee_core.disposition import Archive, Reschedule
-from bee_core.events import AttemptSettled, LoopBlocked, log_events
+from bee_core.events import AttemptSettled, LoopBlocked
+from bee_core.journal import log_events
 from bee_core.logs import (
     JobContext,
     JsonFormatter,

@@ -26,6 +26,7 @@ from bee_core.events import (
     BrokerAilment,
     BrokerRecovered,
     BrokerTrouble,
+    ConcurrencyChanged,
     Event,
     EventsDropped,
     HandlerStuck,
@@ -135,6 +136,7 @@ ONE_OF_EACH: Sequence[Event] = [
     ProcessEnded(1, 77, None, "SIGKILL", wanted=False),
     ProcessSlowed(1, 5, 30.0),
     EventsDropped(3),
+    ConcurrencyChanged("mail", 7, 0.5, 0.01),
 ]
 
 
@@ -160,6 +162,7 @@ def test_every_event_is_heard_and_no_id_becomes_a_label(
     assert 1.0 == scrape("bee_processes_ended_total", process="1", wanted="false")
     assert 1.0 == scrape("bee_crash_loops_total", process="1")
     assert 3.0 == scrape("bee_events_dropped_total")
+    assert 7.0 == scrape("bee_concurrency", queue="mail")
     assert {name: scrape(name, queue="mail", **more) for name, more in counters.items()} == (
         dict.fromkeys(counters, 1.0)
     )
