@@ -7,6 +7,7 @@ them together. The user's program is imported when the command runs, and never b
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
