@@ -15,11 +15,15 @@ guard('LLEN', BELL)
 guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
+local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
 local DELIVERED = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
 local SWEPT_LEASE = 30000000
 local fresh_tail = pack_tail(holder, NO_NOTE)
+if leased_at > 0 then
+  fresh_tail = fresh_tail .. pack_rest({leased_at = leased_at, progress = '', remark = '', count = 0, episodes = ''})
+end
 promote(math.max(limit, 100))
 if keyed then wake() end
 
@@ -29,6 +33,16 @@ local function bury(id, key)
   call('HDEL', META, id)
   succeed(id)
   let_go(key, id)
+end
+
+-- What stands behind the counters of a message that has been leased before. If it is still held, by
+-- somebody who was silent for too long, that is over now.
+local function heirs_tail(id)
+  local m = fetch(id)
+  if m.token ~= 0 then add_episode(m, 'stalled', '', m.due) end
+  local rest = read_rest(m.rest)
+  rest.leased_at = leased_at
+  return pack_tail(holder, m.note .. pack_rest(rest))
 end
 
 -- Whether a message has to wait for its key. What is found out about a key that is full holds to the end;
@@ -92,7 +106,11 @@ while taken < most and looks > 0 and passes > 0 do
           merging, seen = id, at[i]
           break
         end
-        tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
+        if token_before == 0 and leased_at == 0 then
+          tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
+        else
+          tail = heirs_tail(id)
+        end
         counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
       end
       token = token + 1
@@ -125,6 +143,7 @@ while taken < most and looks > 0 and passes > 0 do
     local m = fetch(merging)
     full[m.key] = nil
     m.counters = add(m.counters, STALLED)
+    add_episode(m, 'stalled', '', m.due)
     give_back(m, m.due, m.number)
   end
   for _, key in ipairs(held) do -- there may be room for another

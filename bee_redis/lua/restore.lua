@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Move the message of each id that was archived last back into the queue, as a fresh one.
+-- Move the message of each id that was archived last back into the queue, as a fresh one
+-- that remembers its history.
 -- KEYS  see layout.lua
 -- ARGV  ids
 -- Returns the positions (from 0) of the ids that were not restored.
@@ -12,10 +13,16 @@ for i = 1, #ARGV do
     missing[#missing + 1] = i - 1
   else
     local _, meta, number = read_kept(record)
-    local priority = struct.unpack('>b', meta, PRIORITY_AT)
     local m = unpack_msg(unkeep(id, number))
-    m.number, m.sent_at, m.due, m.priority = next_numbers(1) + 1, NOW, NOW, priority
+    read_meta(m, meta)
+    m.number, m.sent_at, m.due = next_numbers(1) + 1, NOW, NOW
     create(id, pack_msg(m))
+    local rest = read_rest(m.rest)
+    if rest.count > 0 then
+      rest.progress = ''
+      m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, pack_rest(rest)
+      call('HSET', META, id, pack_meta(m))
+    end
   end
 end
 count_created()
