@@ -11,7 +11,7 @@ for i = 3, #ARGV do
   if m and (m.token == 0 or running) then
     m.note = pack_note('cancelled', '')
     displace(m)
-    if archive and m.token ~= 0 then add_episode(m, 'cancelled', '', 0) end
+    if archive and m.token ~= 0 then history().add(m, 'cancelled', '', 0) end
     rings = rings + finish(m, archive, '') + (m.token ~= 0 and BELLS or 0) -- its holder may be among them
   else
     local rule, blob

@@ -6,7 +6,7 @@
 -- Returns the positions (from 0) of the lost receipts. What they name is not touched.
 guard('ZCARD', LEASED, READY, LISTS)
 guard('HLEN', META)
-local until_then, lost = NOW + ARGV[1], {}
+local until_then, lost, told = NOW + ARGV[1], {}, nil
 for i = 2, #ARGV, 4 do
   local id, meta = ARGV[i], call('HGET', META, ARGV[i])
   local token = meta and #meta >= META_LEAST and struct.unpack('>I8', meta) or 0
@@ -22,10 +22,11 @@ for i = 2, #ARGV, 4 do
     if progress ~= '' or remark ~= '' then
       local m = fetch(id)
       if m then
-        local rest = read_rest(m.rest)
+        told = told or history()
+        local rest = told.read(m.rest)
         if progress ~= '' then rest.progress = progress end
         if remark ~= '' then rest.remark = remark end
-        m.rest = pack_rest(rest)
+        m.rest = told.pack(rest)
         call('HSET', META, id, pack_meta(m))
       end
     end

@@ -21,8 +21,12 @@ local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
 local SWEPT_LEASE = 30000000
 local fresh_tail = pack_tail(holder, NO_NOTE)
+local told -- the functions of history.lua, once they are needed
 if leased_at > 0 then
-  fresh_tail = fresh_tail .. pack_rest({leased_at = leased_at, progress = '', remark = '', count = 0, episodes = ''})
+  told = history()
+  local rest = told.read('')
+  rest.leased_at = leased_at
+  fresh_tail = fresh_tail .. told.pack(rest)
 end
 promote(math.max(limit, 100))
 if keyed then wake() end
@@ -33,16 +37,6 @@ local function bury(id, key)
   call('HDEL', META, id)
   succeed(id)
   let_go(key, id)
-end
-
--- What stands behind the counters of a message that has been leased before. If it is still held, by
--- somebody who was silent for too long, that is over now.
-local function heirs_tail(id)
-  local m = fetch(id)
-  if m.token ~= 0 then add_episode(m, 'stalled', '', m.due) end
-  local rest = read_rest(m.rest)
-  rest.leased_at = leased_at
-  return pack_tail(holder, m.note .. pack_rest(rest))
 end
 
 -- Whether a message has to wait for its key. What is found out about a key that is full holds to the end;
@@ -109,7 +103,12 @@ while taken < most and looks > 0 and passes > 0 do
         if token_before == 0 and leased_at == 0 then
           tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
         else
-          tail = heirs_tail(id)
+          told = told or history()
+          local m = fetch(id)
+          if token_before ~= 0 then told.add(m, 'stalled', '', m.due) end
+          local rest = told.read(m.rest)
+          rest.leased_at = leased_at
+          tail = pack_tail(holder, m.note .. told.pack(rest))
         end
         counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
       end
@@ -143,7 +142,8 @@ while taken < most and looks > 0 and passes > 0 do
     local m = fetch(merging)
     full[m.key] = nil
     m.counters = add(m.counters, STALLED)
-    add_episode(m, 'stalled', '', m.due)
+    told = told or history()
+    told.add(m, 'stalled', '', m.due)
     give_back(m, m.due, m.number)
   end
   for _, key in ipairs(held) do -- there may be room for another

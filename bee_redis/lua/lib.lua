@@ -67,27 +67,25 @@ local function pack_meta(m)
     .. (m.extra > 0 and '\1' or '\0') .. pack_tail(m.holder, m.note .. m.rest)
 end
 
--- What a meta record says outranks what a message was sent with.
-local function read_meta(m, meta)
-  m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
-  m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
-  local size = struct.unpack('>I2', meta, META_SIZE + 1)
-  local at = META_SIZE + 3 + size
-  m.holder = string.sub(meta, META_SIZE + 3, at - 1)
-  local reason = struct.unpack('>I1', meta, at)
-  local last = at + 4 + reason + struct.unpack('>I4', meta, at + 1 + reason)
-  m.note, m.rest = string.sub(meta, at, last), string.sub(meta, last + 1)
-end
-
--- A message as a table, from its two records; false if it is not live. `born` is its incarnation.
-local function fetch(id)
-  local blob = call('HGET', MSG, id)
+-- A message as a table, from its two records (the archived ones, if given); false if it is not live.
+-- `born` is its incarnation.
+local function fetch(id, blob, meta)
+  blob = blob or call('HGET', MSG, id)
   if not blob or #blob < MSG_SIZE then return false end
   local m = unpack_msg(blob)
   m.id, m.born, m.blob = id, m.number, blob
   m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, ''
-  local meta = call('HGET', META, id)
-  if meta and #meta >= META_LEAST then read_meta(m, meta) end
+  meta = meta or call('HGET', META, id)
+  if meta and #meta >= META_LEAST then
+    m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
+    m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
+    local size = struct.unpack('>I2', meta, META_SIZE + 1)
+    local at = META_SIZE + 3 + size
+    m.holder = string.sub(meta, META_SIZE + 3, at - 1)
+    local reason = struct.unpack('>I1', meta, at)
+    local last = at + 4 + reason + struct.unpack('>I4', meta, at + 1 + reason)
+    m.note, m.rest = string.sub(meta, at, last), string.sub(meta, last + 1)
+  end
   m.name = name_of(id, m.key)
   return m
 end

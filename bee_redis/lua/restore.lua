@@ -5,7 +5,7 @@
 -- ARGV  ids
 -- Returns the positions (from 0) of the ids that were not restored.
 guard_all()
-local missing = {}
+local missing, told = {}, history()
 for i = 1, #ARGV do
   local id = ARGV[i]
   local record = get_kept(id)
@@ -13,14 +13,13 @@ for i = 1, #ARGV do
     missing[#missing + 1] = i - 1
   else
     local _, meta, number = read_kept(record)
-    local m = unpack_msg(unkeep(id, number))
-    read_meta(m, meta)
+    local m = fetch(id, unkeep(id, number), meta)
     m.number, m.sent_at, m.due = next_numbers(1) + 1, NOW, NOW
     create(id, pack_msg(m))
-    local rest = read_rest(m.rest)
+    local rest = told.read(m.rest)
     if rest.count > 0 then
       rest.progress = ''
-      m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, pack_rest(rest)
+      m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, told.pack(rest)
       call('HSET', META, id, pack_meta(m))
     end
   end

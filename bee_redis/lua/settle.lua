@@ -58,7 +58,7 @@ if plain > 0 then
   end
 end
 
-local at, position = 2 + 2 * plain, plain
+local at, position, told = 2 + 2 * plain, plain, nil
 while at <= #ARGV do
   local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 10])
   local m = fetch(id)
@@ -69,7 +69,10 @@ while at <= #ARGV do
     if ARGV[at + 5] ~= '' then m.note = pack_note(ARGV[at + 5], ARGV[at + 6]) end
     displace(m)
     local due = what == 'R' and NOW + ARGV[at + 3] or what == 'F' and m.due or 0
-    if what ~= 'D' then add_episode(m, ARGV[at + 5] == '' and 'ruled' or ARGV[at + 5], ARGV[at + 9], due) end
+    if what ~= 'D' then
+      told = told or history()
+      told.add(m, ARGV[at + 5] == '' and 'ruled' or ARGV[at + 5], ARGV[at + 9], due)
+    end
     if what == 'D' or what == 'A' then -- 3. dispose, 4. succeed
       rings = rings + finish(m, what == 'A', ARGV[at + 7])
       if ARGV[at + 8] ~= '0' then remember(m, ARGV[at + 7], ARGV[at + 8]) end
