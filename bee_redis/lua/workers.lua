@@ -12,7 +12,8 @@ if ARGV[2] == '0' then
     if #workers[i + 1] >= WORKER_SIZE then
       local since, until_then = struct.unpack(WORKER, workers[i + 1])
       if until_then > NOW then
-        for _, field in ipairs({workers[i], text(since), text(until_then), string.sub(workers[i + 1], WORKER_SIZE + 1)}) do
+        local about = string.sub(workers[i + 1], WORKER_SIZE + 1)
+        for _, field in ipairs({workers[i], text(since), text(until_then), about}) do
           announced[#announced + 1] = field
         end
       end
