@@ -13,12 +13,14 @@ from typing import Any
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
+    check_about,
     check_draft,
     check_holder,
     check_id,
     check_ids,
     check_progress,
     check_queue,
+    check_remarks,
     check_settlement,
     check_terminal,
     check_whole,
@@ -203,18 +205,18 @@ class RedisBroker(RedisInspector, Store):
         *,
         duration: float,
         progress: Mapping[str, str] = NOTHING,
+        remarks: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         hidden = microseconds(seconds(duration, "duration", least=0.001))
         check_progress(progress)
+        check_remarks(remarks)
+
+        def arguments(receipt: Receipt) -> tuple[str | bytes | int, ...]:
+            said = (progress.get(receipt.id, ""), remarks.get(receipt.id, ""))
+            return (*receipt_arguments(receipt), *said)
+
         pages = [
-            [
-                hidden,
-                *(
-                    part
-                    for receipt in page
-                    for part in (*receipt_arguments(receipt), progress.get(receipt.id, ""))
-                ),
-            ]
+            [hidden, *(part for receipt in page for part in arguments(receipt))]
             for page in paged(receipts)
         ]
         replies = await self._run_pages("extend", queue, pages)
@@ -269,6 +271,10 @@ class RedisBroker(RedisInspector, Store):
         limit = min(check_whole(limit, "limit", least=1), MOST)
         reply = await self._run("reports", queue, check_id(id), after, limit)
         return [report(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
+
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
+        lasting = microseconds(seconds(duration, "duration"))
+        await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
 
     def _check_confirmed(self, confirmed: Any) -> None:
         wanted = self._confirm[1:-1]

@@ -14,7 +14,7 @@ from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
 from bee_core.message import Holder, Page, QueueStats, State, Stored
 from bee_redis.pages import MOST, at, paged
-from bee_redis.records import blocked, microseconds, stored
+from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session
 
 
@@ -113,16 +113,23 @@ class RedisInspector(Session, Inspector):
 
     async def workers(self, queue: str) -> Sequence[Holder]:
         ends: dict[str, list[float]] = {}
+        found: dict[str, Holder] = {}
         rank = 0
         while True:
-            reply = await self._run("workers", queue, MOST, rank)
+            announced, reply = await self._run("workers", queue, MOST, rank)
+            for i in range(0, len(announced), 4):
+                one = announced_holder(*announced[i : i + 4])
+                found[one.name] = one
             for i in range(0, len(reply), 2):
                 if (holder := reply[i + 1]) is not None:
                     ends.setdefault(holder.decode(), []).append(float(reply[i]) / 1_000_000)
             rank += MOST
             if len(reply) < 2 * MOST:
                 break
-        return [Holder(name, len(until), min(until)) for name, until in sorted(ends.items())]
+        for name, until in ends.items():
+            held = {"leases": len(until), "leased_until": min(until)}
+            found[name] = msgspec.structs.replace(found.get(name) or Holder(name), **held)
+        return [found[name] for name in sorted(found)]
 
 
 def _read_mark(after: str) -> tuple[str, bytes]:

@@ -18,6 +18,7 @@ KINDS = {
     "head": "hash",
     "lists": "zset",
     "results": "hash",
+    "workers": "hash",
     "bell": "list",
 }
 """In the order in which every script takes them; `lua/layout.lua` says what is in each."""

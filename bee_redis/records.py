@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Literal, assert_never, cast
+from typing import Any, Literal, assert_never, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from bee_core.message import (
     ZERO,
     Counters,
     Draft,
+    Episode,
+    Holder,
     Lease,
     Note,
     Rate,
@@ -33,6 +35,8 @@ _EXTRAS = struct.Struct(">IH")
 _META = struct.Struct(">QdQbIIIIIIx")
 _TOKEN = struct.Struct(">QIIIIII")
 _COUNTERS = struct.Struct(">IIIIII")
+_REST = struct.Struct(">dHHB")
+_EPISODE = struct.Struct(">QdddBHHH")
 _NO_COUNTERS = _COUNTERS.pack(0, 0, 0, 0, 0, 0)
 
 
@@ -113,6 +117,7 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
         pack_detail(note) if note else b"",
         settlement.result,
         microseconds(settlement.keep),
+        settlement.summary,
         len(settlement.then),
     ]
     for draft in settlement.then:
@@ -154,10 +159,12 @@ def report(id: str, packed: bytes) -> Report:
 def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
     """A message as an operator sees it, from the five fields of `get.lua`."""
     state, leased_until, meta, msg, archived_at = fields
-    _, due, _, priority, *counts = _META.unpack_from(meta)
+    token, due, _, priority, *counts = _META.unpack_from(meta)
     size = int.from_bytes(meta[_META.size : _META.size + 2], "big")
     tail = _META.size + 2 + size
-    note, progress = _unpack_note(meta[tail:])
+    note, rest = _unpack_note(meta[tail:])
+    leased_at, progress, remark, history = _unpack_rest(rest)
+    held = token and not archived_at
     return msgspec.structs.replace(
         _waiting(id.decode(), State(state.decode()), msg),
         priority=priority,
@@ -167,13 +174,26 @@ def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
         leased_until=float(leased_until) / 1_000_000 if leased_until else None,
         note=note,
         archived_at=float(archived_at) / 1_000_000 if archived_at else None,
-        progress=progress.decode() or None,
+        progress=progress,
+        leased_at=(leased_at or token) / 1_000_000 if held else None,
+        remark=remark,
+        history=history,
     )
 
 
 def blocked(id: str, msg: bytes) -> Stored:
     """A successor as an operator sees it."""
     return _waiting(id, State.BLOCKED, msg)
+
+
+def announced_holder(name: bytes, since: bytes, until: bytes, about: bytes) -> Holder:
+    """Somebody who has announced itself, from four fields of `workers.lua`."""
+    return Holder(
+        name.decode(),
+        since=int(since) / 1_000_000,
+        until=int(until) / 1_000_000,
+        about=about.decode(),
+    )
 
 
 def _waiting(id: str, state: State, msg: bytes) -> Stored:
@@ -237,6 +257,42 @@ def _unpack_note(packed: bytes) -> tuple[Note | None, bytes]:
     end = start + int.from_bytes(packed[start - 4 : start], "big")
     reason, detail = packed[1 : 1 + size].decode(), packed[start:end].decode()
     return Note(cast("Reason", reason), detail) if reason else None, packed[end:]
+
+
+_NO_REST = (0.0, None, None, ())
+
+
+def _unpack_rest(rest: bytes) -> tuple[float, str | None, str | None, tuple[Episode, ...]]:
+    """When leased (0: as the token says), progress, remark, history."""
+    if len(rest) < _REST.size:
+        return _NO_REST
+    leased_at, size, more, count = _REST.unpack_from(rest)
+    progress, remark, at = _split(rest, _REST.size, size, more)
+    episodes = []
+    for _ in range(count):
+        token, began_at, ended_at, due, *sizes = _EPISODE.unpack_from(rest, at)
+        reason, holder, summary, noticed, at = _split(rest, at + _EPISODE.size, *sizes)
+        episode = Episode(
+            token=token,
+            holder=holder,
+            leased_at=began_at / 1_000_000,
+            ended_at=ended_at / 1_000_000,
+            reason=cast("Reason", reason),
+            summary=summary,
+            due_at=due / 1_000_000 if due else None,
+            remark=noticed or None,
+        )
+        episodes.append(episode)
+    return leased_at, progress or None, remark or None, tuple(episodes)
+
+
+def _split(packed: bytes, at: int, *sizes: int) -> Any:
+    """Texts of these sizes, and where they end."""
+    texts = []
+    for size in sizes:
+        texts.append(packed[at : at + size].decode())
+        at += size
+    return (*texts, at)
 
 
 Code = Literal["D", "A"]

@@ -10,6 +10,7 @@ SHARED = {
     "layout": None,
     "send_usual": {"send"},
     "lib": None,
+    "history": {"lease", "extend", "settle", "cancel", "restore"},
     "archive": {"settle", "cancel", "get", "scan", "restore", "prune"},
     "turns": {"lease"},
 }
@@ -49,6 +50,7 @@ VERBS = (
     "drop",
     "pause",
     "resume",
+    "announce",
     "workers",
     "list",
 )

@@ -11,6 +11,7 @@ for i = 3, #ARGV do
   if m and (m.token == 0 or running) then
     m.note = pack_note('cancelled', '')
     displace(m)
+    if archive and m.token ~= 0 then history().add(m, 'cancelled', '', 0) end
     rings = rings + finish(m, archive, '') + (m.token ~= 0 and BELLS or 0) -- its holder may be among them
   else
     local rule, blob
@@ -20,7 +21,7 @@ for i = 3, #ARGV do
     elseif archive then
       local s = unpack_msg(blob)
       s.id, s.born, s.blob, s.token, s.counters, s.holder = m.id, s.number, blob, 0, ZERO, ''
-      s.note, s.progress = pack_note('cancelled', ''), ''
+      s.note, s.rest = pack_note('cancelled', ''), ''
       keep(s)
     end
   end

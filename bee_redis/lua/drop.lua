@@ -3,4 +3,5 @@
 -- KEYS  see layout.lua
 -- ARGV  none
 guard_all()
+guard('HLEN', WORKERS)
 return call('UNLINK', unpack(KEYS))

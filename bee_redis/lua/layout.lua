@@ -5,8 +5,9 @@
 --       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
 --       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
 --       4 msg      hash  id -> number, sent_at, due, priority, extras, headers, body
---       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, progress
---                        (only once it has been leased; then it outranks what msg says)
+--       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, and what
+--                        else there is to tell (see history.lua; mostly nothing). Only once it has been
+--                        leased or restored; then it outranks what msg says
 --       6 next     hash  id -> rule, msg                 (the blocked successor)
 --       7 archive  zset  archived_at -> number, id
 --       8 kept     hash  id -> archived_at, meta, msg    (the one archived last; older ones of the
@@ -23,13 +24,18 @@
 --                        w time, key                     (when to look at a key again)
 --                        x time, id                      (when to forget a result)
 --      12 results  hash  id -> until, note, result
---      13 bell     list  a wake-up each
+--      13 workers  hash  name -> since, until, about     (who has announced itself; expires with the last)
+--      14 bell     list  a wake-up each
 --
--- Times are microseconds of the server's clock. A live message has a field in msg and stands in
--- exactly one of ready, delayed, leased, or is parked; one whose lease ran out keeps its token while it
--- stands in ready, until somebody takes it over. Where it stands follows from its records, so a place
--- that does not is stale, and one that was deleted by hand can be found again. The name in a place is
--- the id, and behind a NUL the key if there is one. Extras are key, awaits and reports_to; few have any.
+-- Times are microseconds of the server's clock. Tokens follow it, so a token tells when its lease began:
+-- it is that time and the number of the lease in its call, so no more than 1 ms later. Only if the clock
+-- has gone back, tokens go on from where they were; then the time is written down as well (history.lua).
+--
+-- A live message has a field in msg and stands in exactly one of ready, delayed, leased, or is parked;
+-- one whose lease ran out keeps its token while it stands in ready, until somebody takes it over. Where
+-- it stands follows from its records, so a place that does not is stale, and one that was deleted by hand
+-- can be found again. The name in a place is the id, and behind a NUL the key if there is one. Extras are
+-- key, awaits and reports_to; few have any.
 --
 -- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
 -- So what will be written to is looked at before (`guard`), and a record that is missing or too
@@ -37,7 +43,7 @@
 
 local READY, DELAYED, LEASED, MSG, META, NEXT = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ARCHIVE, KEPT, OLDER, HEAD, LISTS = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local RESULTS, BELL = KEYS[12], KEYS[13]
+local RESULTS, WORKERS, BELL = KEYS[12], KEYS[13], KEYS[14]
 local call = redis.call
 
 local clock = call('TIME')
@@ -53,6 +59,8 @@ local META_LEAST = META_SIZE + 7  -- with no holder and no note
 local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
 local COUNTERS_AT = 26
 local COUNTERS_END = 49
+local WORKER = '>dd'              -- since, until; then about
+local WORKER_SIZE = 16
 local PRIORITY_AT = 25            -- in msg and in meta
 local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
 local NO_NOTE = struct.pack('>I1I4', 0, 0)

@@ -15,11 +15,19 @@ guard('LLEN', BELL)
 guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
+local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
 local DELIVERED = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
 local SWEPT_LEASE = 30000000
 local fresh_tail = pack_tail(holder, NO_NOTE)
+local told -- the functions of history.lua, once they are needed
+if leased_at > 0 then
+  told = history()
+  local rest = told.read('')
+  rest.leased_at = leased_at
+  fresh_tail = fresh_tail .. told.pack(rest)
+end
 promote(math.max(limit, 100))
 if keyed then wake() end
 
@@ -92,7 +100,16 @@ while taken < most and looks > 0 and passes > 0 do
           merging, seen = id, at[i]
           break
         end
-        tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
+        if token_before == 0 and leased_at == 0 then
+          tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
+        else
+          told = told or history()
+          local m = fetch(id)
+          if token_before ~= 0 then told.add(m, 'stalled', '', m.due) end
+          local rest = told.read(m.rest)
+          rest.leased_at = leased_at
+          tail = pack_tail(holder, m.note .. told.pack(rest))
+        end
         counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
       end
       token = token + 1
@@ -125,6 +142,8 @@ while taken < most and looks > 0 and passes > 0 do
     local m = fetch(merging)
     full[m.key] = nil
     m.counters = add(m.counters, STALLED)
+    told = told or history()
+    told.add(m, 'stalled', '', m.due)
     give_back(m, m.due, m.number)
   end
   for _, key in ipairs(held) do -- there may be room for another

@@ -48,7 +48,7 @@ local function id_of(name)
   return at and string.sub(name, 1, at - 1) or name
 end
 
--- The rest of a meta record: holder, and the note as reason and detail, with the progress behind it.
+-- The end of a meta record: holder, the note as reason and detail, and the rest, as in history.lua.
 local function pack_tail(holder, note) return struct.pack('>I2', #holder) .. holder .. note end
 
 local function pack_note(reason, detail)
@@ -64,17 +64,18 @@ end
 
 local function pack_meta(m)
   return struct.pack(META_HEAD, m.token, m.due, m.number, m.priority) .. m.counters
-    .. (m.extra > 0 and '\1' or '\0') .. pack_tail(m.holder, m.note .. m.progress)
+    .. (m.extra > 0 and '\1' or '\0') .. pack_tail(m.holder, m.note .. m.rest)
 end
 
--- A message as a table, from its two records; false if it is not live. `born` is its incarnation.
-local function fetch(id)
-  local blob = call('HGET', MSG, id)
+-- A message as a table, from its two records (the archived ones, if given); false if it is not live.
+-- `born` is its incarnation.
+local function fetch(id, blob, meta)
+  blob = blob or call('HGET', MSG, id)
   if not blob or #blob < MSG_SIZE then return false end
   local m = unpack_msg(blob)
   m.id, m.born, m.blob = id, m.number, blob
-  m.token, m.counters, m.holder, m.note, m.progress = 0, ZERO, '', NO_NOTE, ''
-  local meta = call('HGET', META, id)
+  m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, ''
+  meta = meta or call('HGET', META, id)
   if meta and #meta >= META_LEAST then
     m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
     m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
@@ -83,7 +84,7 @@ local function fetch(id)
     m.holder = string.sub(meta, META_SIZE + 3, at - 1)
     local reason = struct.unpack('>I1', meta, at)
     local last = at + 4 + reason + struct.unpack('>I4', meta, at + 1 + reason)
-    m.note, m.progress = string.sub(meta, at, last), string.sub(meta, last + 1)
+    m.note, m.rest = string.sub(meta, at, last), string.sub(meta, last + 1)
   end
   m.name = name_of(id, m.key)
   return m

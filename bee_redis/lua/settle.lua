@@ -3,7 +3,8 @@
 -- KEYS  see layout.lua
 -- ARGV  the number of plain ones, then for each: id, token (delete it, nothing else to do);
 --       then per settlement: id, token, what (D, A, R, F), delay, counters (packed), reason,
---       detail, result, for how long to keep it (0: not), number of drafts, and its drafts as in send.lua
+--       detail, result, for how long to keep it (0: not), summary, number of drafts, and its
+--       drafts as in send.lua
 -- Returns the positions (from 0) of the lost receipts. What they name is not touched at all, and
 -- their drafts are not sent.
 local lost, rings = {}, 0
@@ -57,9 +58,9 @@ if plain > 0 then
   end
 end
 
-local at, position = 2 + 2 * plain, plain
+local at, position, told = 2 + 2 * plain, plain, nil
 while at <= #ARGV do
-  local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 9])
+  local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 10])
   local m = fetch(id)
   if not m or m.token == 0 or text(m.token) ~= ARGV[at + 1] then -- 1. check
     lost[#lost + 1] = position
@@ -67,21 +68,26 @@ while at <= #ARGV do
     m.counters = add(m.counters, ARGV[at + 4]) -- 2. count
     if ARGV[at + 5] ~= '' then m.note = pack_note(ARGV[at + 5], ARGV[at + 6]) end
     displace(m)
+    local due = what == 'R' and NOW + ARGV[at + 3] or what == 'F' and m.due or 0
+    if what ~= 'D' then
+      told = told or history()
+      told.add(m, ARGV[at + 5] == '' and 'ruled' or ARGV[at + 5], ARGV[at + 9], due)
+    end
     if what == 'D' or what == 'A' then -- 3. dispose, 4. succeed
       rings = rings + finish(m, what == 'A', ARGV[at + 7])
       if ARGV[at + 8] ~= '0' then remember(m, ARGV[at + 7], ARGV[at + 8]) end
     elseif what == 'F' then
-      give_back(m, m.due, m.number)
+      give_back(m, due, m.number)
       rings = rings + 1
     else
-      give_back(m, NOW + ARGV[at + 3], next_numbers(1) + 1)
+      give_back(m, due, next_numbers(1) + 1)
       rings = rings + 1
     end
     local number = next_numbers(drafts)
-    for i = 1, drafts do send(at + 10 + (i - 1) * DRAFT, number + i) end -- 5. send
+    for i = 1, drafts do send(at + 11 + (i - 1) * DRAFT, number + i) end -- 5. send
     rings = rings + drafts
   end
-  at = at + 10 + drafts * DRAFT
+  at = at + 11 + drafts * DRAFT
   position = position + 1
 end
 count_created()

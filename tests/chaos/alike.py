@@ -17,13 +17,24 @@ from typing import Any
 
 import bee_core as bee
 from bee_core.broker import Store
-from bee_core.message import Draft, Lease, Note, Rate, Receipt, Settlement, State, Throttle
+from bee_core.message import (
+    Draft,
+    Episode,
+    Lease,
+    Note,
+    Rate,
+    Receipt,
+    Settlement,
+    State,
+    Throttle,
+)
 from bee_memory import MemoryBroker
 from tests.chaos import stores
 
 LONG = 100_000.0
 IDS = ["a", "b", "c", "d", "e", "f", "g"]
 PARENTS = {"a", "b", "c"}
+HOLDERS = ["h", "i", "j"]
 KEYS = [None, None, "k", "l"]
 THROTTLES = [
     Throttle(),
@@ -52,6 +63,7 @@ class Pair:
             *[self._settle] * 6,
             *[self._cancel] * 2,
             self._extend,
+            self._announce,
             self._restore,
             self._prune,
             self._purge,
@@ -107,9 +119,10 @@ class Pair:
 
     async def _lease(self) -> None:
         limit = self._chance.randint(1, 3)
-        options: dict[str, Any] = {"limit": limit, "duration": LONG, "holder": "h"}
+        holder = self._chance.choice(HOLDERS)
+        options: dict[str, Any] = {"limit": limit, "duration": LONG, "holder": holder}
         one, other = await self._ask(
-            f"lease {limit} {self._throttle}",
+            f"lease {limit} {holder} {self._throttle}",
             lambda b: b.lease(self._queue, **options, throttle=self._throttle),
         )
         self._same("lease", ([_plain(x) for x in one], [_plain(x) for x in other]))
@@ -146,6 +159,7 @@ class Pair:
             "then": [draft for draft in then if draft.id not in PARENTS | settled],
             "result": self._chance.choice([b"", b"r"]),
             "keep": self._chance.choice([0.0, LONG]),
+            "summary": self._chance.choice(["", "in a line"]),
         }
 
     async def _cancel(self) -> None:
@@ -161,14 +175,23 @@ class Pair:
 
     async def _extend(self) -> None:
         said = str(self._chance.randrange(10))
-        self.steps.append(f"extend {said}")
+        kinds = self._chance.choice([("progress",), ("remarks",), ("progress", "remarks")])
+        self.steps.append(f"extend {kinds} {said}")
         lost = []
         for n, broker in enumerate(self._both):
             receipts = [leases[n].receipt for leases in self._held]
-            progress = {receipt.id: said for receipt in receipts}
-            gone = await broker.extend(self._queue, receipts, duration=LONG, progress=progress)
+            texts = {kind: {receipt.id: kind + said for receipt in receipts} for kind in kinds}
+            gone = await broker.extend(self._queue, receipts, duration=LONG, **texts)
             lost.append({receipt.id for receipt in gone})
         self._same("extend", (lost[0], lost[1]))
+
+    async def _announce(self) -> None:
+        name, duration = self._chance.choice(HOLDERS), self._chance.choice([LONG, LONG, 0.0])
+        about = self._chance.choice(["", "me", "still me"])
+        await self._ask(
+            f"announce {name} {about!r} {duration}",
+            lambda b: b.announce(self._queue, name, about=about, duration=duration),
+        )
 
     async def _restore(self) -> None:
         ids = self._chance.sample(IDS, 2)
@@ -199,6 +222,10 @@ class Pair:
             seen["results"] = sorted(
                 str(r) for r in (await broker.results(self._queue, IDS)).values()
             )
+            seen["workers"] = [
+                (w.name, w.leases, w.leased_until is None, w.since is None, w.about)
+                for w in await broker.workers(self._queue)
+            ]
             for id in PARENTS:
                 seen[f"reports to {id}"] = list(await broker.reports(self._queue, id))
             looks.append(seen)
@@ -222,6 +249,22 @@ def _shown(item: bee.Stored) -> tuple[Any, ...]:
         item.awaits,
         item.reports_to,
         item.progress,
+        item.holder,
+        item.leased_at is None,
+        item.remark,
+        [_happened(episode) for episode in item.history],
+    )
+
+
+def _happened(episode: Episode) -> tuple[Any, ...]:
+    """An episode without its times."""
+    return (
+        episode.holder,
+        episode.reason,
+        episode.summary,
+        episode.due_at is None,
+        episode.remark,
+        episode.leased_at <= episode.ended_at,
     )
 
 

@@ -102,7 +102,7 @@ def test_every_command_of_the_scripts_is_among_the_rights_that_are_looked_at() -
     scripts = "".join(file.read_text() for file in folder.glob("*.lua"))
     words = set(re.findall(r"'([A-Z]{3,})'", scripts))
 
-    assert words - {"LIMIT", "WITHSCORES", "COUNT", "TIME"} == set(IN_SCRIPTS.split())
+    assert words - {"LIMIT", "WITHSCORES", "WITHVALUES", "COUNT", "TIME"} == set(IN_SCRIPTS.split())
 
 
 @pytest.fixture
