@@ -182,8 +182,8 @@ def stored(row: TupleRow) -> Stored:
 
 def holder(row: TupleRow) -> Holder:
     """Somebody who works on a queue, from a row of `workers.sql`."""
-    *fields, about = row
-    return Holder(*fields, about.decode())
+    name, leases, leased_until, since, until, about = row
+    return Holder(name, leases, leased_until, since, until, about.decode())
 
 
 def _episode(

@@ -147,7 +147,7 @@ async def test_a_table_that_somebody_has_locked_is_not_waited_for_longer(
             other.rollback()
 
         found = dict(zip(calls, map(type, ends), strict=True))
-        for untouched in ("wait", "pause", "resume", "prune", "results", "reports"):
+        for untouched in ("wait", "pause", "resume", "prune", "results", "reports", "announce"):
             assert not issubclass(found.pop(untouched), BrokerError)
         assert set(found.values()) <= set(PASSING), found
         await hurried.resume(QUEUE)
