@@ -64,7 +64,8 @@ begin
              m.releases + s.releases, m.unknowns + s.unknowns, m.priority, m.holder,
              coalesce(s.why, m.reason), case when s.why is null then m.detail else s.more end,
              m.headers, m.body, m.key, m.awaits, m.reports_to, m.progress,
-             remember(m.history, m.token, m.holder, m.leased_at, now, coalesce(s.why, 'ruled'), s.summary, null, m.remark)
+             remember(m.history, m.token, m.holder, m.leased_at, now, coalesce(s.why, 'ruled'), s.summary,
+                      null, m.remark)
       from s join message m on m.ctid = s.place
       where s.way = 'A'
     ), gone as (
