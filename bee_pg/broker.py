@@ -16,12 +16,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
+    check_about,
     check_draft,
     check_holder,
     check_id,
     check_ids,
     check_progress,
     check_queue,
+    check_remarks,
     check_settlement,
     check_terminal,
     check_whole,
@@ -49,9 +51,9 @@ from bee_pg.records import (
     SEND,
     draft_columns,
     lease,
-    progress_column,
     receipt_columns,
     report,
+    said_column,
     settlement_columns,
     throttle_columns,
 )
@@ -187,11 +189,14 @@ class PgBroker(PgInspector, Store):
         *,
         duration: float,
         progress: Mapping[str, str] = NOTHING,
+        remarks: Mapping[str, str] = NOTHING,
     ) -> AbstractSet[Receipt]:
         hidden = seconds(duration, "duration", least=0.001)
         check_progress(progress)
-        types = "%b::text[], %b::int8[], %b::float8, %b::bytea[]"
-        columns = [*receipt_columns(receipts), hidden, progress_column(receipts, progress)]
+        check_remarks(remarks)
+        types = "%b::text[], %b::int8[], %b::float8, %b::bytea[], %b::bytea[]"
+        said = [said_column(receipts, progress), said_column(receipts, remarks)]
+        columns = [*receipt_columns(receipts), hidden, *said]
         [[lost]] = await self._run_on(queue, "extend", types, *columns)
         return {receipts[n - 1] for n in lost}
 
@@ -231,6 +236,11 @@ class PgBroker(PgInspector, Store):
         behind = check_id(after) if after else ""
         rows = await self._run_on(queue, "reports", types, check_id(id), behind, most)
         return [report(row) for row in rows]
+
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
+        types = "%b::text, %b::bytea, %b::float8"
+        said = [check_holder(holder), check_about(about).encode(), seconds(duration, "duration")]
+        await self._run_on(queue, "announce", types, *said)
 
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Wait to be notified. It only says that there may be something; `lease` finds out."""

@@ -15,7 +15,7 @@ from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
 from bee_core.message import Finding, Holder, Page, QueueStats, State, Stored
 from bee_pg.examine import findings
-from bee_pg.records import stored
+from bee_pg.records import holder, stored
 from bee_pg.session import Session
 
 _PAGE = 10_000
@@ -103,7 +103,7 @@ class PgInspector(Session, Inspector, Examined):
         await self._run_on(queue, "resume", "")
 
     async def workers(self, queue: str) -> Sequence[Holder]:
-        return [Holder(*row) for row in await self._run_on(queue, "workers", "")]
+        return [holder(row) for row in await self._run_on(queue, "workers", "")]
 
     async def examine(self) -> Sequence[Finding]:
         [row] = await self._run("examine", "")

@@ -13,6 +13,8 @@ from bee_core.message import (
     NO_HEADERS,
     Counters,
     Draft,
+    Episode,
+    Holder,
     Lease,
     Note,
     Rate,
@@ -39,7 +41,7 @@ SETTLE = "%b::text[], %b::int8[], %b::text"
 SETTLE_ALIKE = f"{SETTLE}, null, null, %b::text[], %b::bytea[]"
 SETTLE_FULLY = (
     f"{SETTLE}, %b::float8[], %b::int4[], %b::text[], %b::bytea[], %b::int8[], {SEND}, "
-    "%b::bytea[], %b::float8[]"
+    "%b::bytea[], %b::float8[], %b::text[]"
 )
 LEASE = (
     "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text, %b::float8, "
@@ -102,6 +104,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
         *sent,
         _if_any([settlement.result or None for settlement in settlements]),
         _if_any([float(settlement.keep) or None for settlement in settlements]),
+        _if_any([settlement.summary or None for settlement in settlements]),
     ]
 
 
@@ -134,13 +137,11 @@ def throttle_columns(throttle: Throttle) -> list[float | None]:
     return [per_key, *_rate(throttle.rate), *_rate(throttle.key_rate)]
 
 
-def progress_column(
-    receipts: Sequence[Receipt], progress: Mapping[str, str]
-) -> list[bytes | None] | None:
-    """What is said of the progress of each receipt's message; None if nothing is."""
-    said = [progress.get(receipt.id) for receipt in receipts]
+def said_column(receipts: Sequence[Receipt], said: Mapping[str, str]) -> list[bytes | None] | None:
+    """What is said, by id, of each receipt's message; None if nothing is."""
+    found = [said.get(receipt.id) for receipt in receipts]
     return _if_any(
-        [None if text is None else text.encode("utf-8", "backslashreplace") for text in said]
+        [None if text is None else text.encode("utf-8", "backslashreplace") for text in found]
     )
 
 
@@ -154,7 +155,7 @@ def stored(row: TupleRow) -> Stored:
     """A message as an operator sees it, from a row of the type `stored`."""
     id, incarnation, state, body, headers, priority, *counts = row[:12]
     sent_at, due_at, holder, leased_until, reason, detail, archived_at = row[12:19]
-    key, awaits, reports_to, progress = row[19:23]
+    key, awaits, reports_to, progress, leased_at, remark, history = row[19:26]
     return Stored(
         id=id,
         incarnation=incarnation,
@@ -173,6 +174,38 @@ def stored(row: TupleRow) -> Stored:
         awaits=awaits or 0,
         reports_to=reports_to,
         progress=None if progress is None else progress.decode(),
+        leased_at=leased_at,
+        remark=None if remark is None else remark.decode(),
+        history=tuple(_episode(*told) for told in history or ()),
+    )
+
+
+def holder(row: TupleRow) -> Holder:
+    """Somebody who works on a queue, from a row of `workers.sql`."""
+    name, leases, leased_until, since, until, about = row
+    return Holder(name, leases, leased_until, since, until, about.decode())
+
+
+def _episode(
+    token: int,
+    holder: str,
+    leased_at: float,
+    ended_at: float,
+    reason: Reason,
+    summary: str,
+    due_at: float | None,
+    remark: str | None,
+) -> Episode:
+    """An episode from what `told.sql` says of it."""
+    return Episode(
+        token=token,
+        holder=holder,
+        leased_at=leased_at,
+        ended_at=ended_at,
+        reason=reason,
+        summary=summary,
+        due_at=due_at,
+        remark=None if remark is None else bytes.fromhex(remark).decode(),
     )
 
 

@@ -5,6 +5,14 @@
 create sequence number;
 create sequence token;
 
+-- A lease that has ended, and not by deleting its message.
+create type episode as (
+    token bigint, holder text, leased_at timestamptz, ended_at timestamptz,
+    reason text, summary text,
+    due timestamptz,                              -- when the message was to be ready again, if ever
+    remark bytea                                  -- what was noticed while it lasted
+);
+
 create table message (
     incarnation  bigint      not null,            -- the number it was created with
     number       bigint      not null,            -- its place among those due at the same time
@@ -12,6 +20,7 @@ create table message (
     sent_at      timestamptz not null,
     due          timestamptz not null,
     leased_until timestamptz,
+    leased_at    timestamptz,                     -- when the lease began; null if there is no token
     deliveries   integer     not null default 0,
     errors       integer     not null default 0,
     timeouts     integer     not null default 0,
@@ -33,6 +42,8 @@ create table message (
     key          text collate "C",                -- of those with one key only so many are held at once
     reports_to   text collate "C",                -- the id of the message that is told how this one ends
     progress     bytea,                           -- what its handler last said
+    remark       bytea,                           -- what was noticed since the lease began
+    history      episode[],                       -- its former leases, the last ones: see remember.sql
     primary key (queue, id)
 ) with (
     fillfactor = 80,
@@ -94,6 +105,7 @@ create table archive (
     awaits      integer,
     reports_to  text collate "C",
     progress    bytea,
+    history     episode[],
     primary key (queue, id, incarnation)
 ) with (
     autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
@@ -191,13 +203,27 @@ create unlogged table idle (
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200
 );
 
+-- Who has said that it works on a queue, and what it says of itself. Nothing but `workers` reads this, so
+-- it is unlogged: after a crash they say so again.
+create unlogged table worker (
+    queue text collate "C" not null,
+    name  text collate "C" not null,
+    since timestamptz not null,
+    until timestamptz not null,
+    about bytea not null,
+    primary key (queue, name)
+) with (
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200
+);
+
 -- A message as an operator sees it: what `get` and `scan` return.
 create type stored as (
     id text, incarnation bigint, state text, body bytea, headers bytea, priority smallint,
     deliveries integer, errors integer, timeouts integer, stalls integer, releases integer,
     unknowns integer, sent_at double precision, due_at double precision, holder text,
     leased_until double precision, reason text, detail bytea, archived_at double precision,
-    key text, awaits integer, reports_to text, progress bytea, parked boolean, number bigint
+    key text, awaits integer, reports_to text, progress bytea, leased_at double precision, remark bytea,
+    history jsonb, parked boolean, number bigint
 );
 
 -- The end of a message, as it is reported and kept.

@@ -1,4 +1,5 @@
--- Delete up to `most` of all that a queue holds, live messages first, and then its counts and its pause.
+-- Delete up to `most` of all that a queue holds, live messages first, and then its counts, its pause, and who has
+-- announced itself.
 -- returns   how many rows
 create or replace function drop(queue text, most integer) returns bigint
 language plpgsql set search_path from current set lock_timeout = '3s'
@@ -46,6 +47,7 @@ begin
     delete from wake w where w.queue = drop.queue;
     delete from delivery d where d.queue = drop.queue;
     delete from created c where c.queue = drop.queue;
+    delete from worker w where w.queue = drop.queue;
     delete from paused p where p.queue = drop.queue;
   end if;
   return gone;

@@ -122,7 +122,9 @@ begin
         from message m join successor s using (queue, id)
         where m.ctid = any (chosen) and m.token is not null;
       if merged <> '{}' then
-        update message m set token = null, stalls = m.stalls + 1
+        update message m set
+          token = null, stalls = m.stalls + 1, leased_at = null, remark = null,
+          history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
           where m.queue = lease.queue and m.id = any (merged);
         perform merge(lease.queue, merged), let_go(lease.queue, keys);
       end if;
@@ -141,7 +143,8 @@ begin
           update message m set
             leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
             token = nextval('token'), deliveries = m.deliveries + 1,
-            stalls = m.stalls + case when m.token is null then 0 else 1 end
+            stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
+            history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
           where m.ctid = any (chosen)
           returning m.*
         )
@@ -157,7 +160,8 @@ begin
         update message m set
           leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
           token = nextval('token'), deliveries = m.deliveries + 1,
-          stalls = m.stalls + case when m.token is null then 0 else 1 end
+          stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
+          history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
         where m.ctid = any (chosen)
         returning m.id, m.key
       )

@@ -1,4 +1,5 @@
--- Bring back, of each id, the message that was archived last: ready now, as a fresh incarnation.
+-- Bring back, of each id, the message that was archived last: ready now, as a fresh incarnation with
+-- the old one's history.
 -- returns   the ids that were not restored: not in the archive, or live again
 create or replace function restore(queue text, ids text[]) returns text[]
 language plpgsql set search_path from current set lock_timeout = '3s'
@@ -20,9 +21,9 @@ begin
     select w.*, nextval('number') as number from (select * from newest order by n) w
   ), fresh as (
     insert into message (queue, id, incarnation, number, priority, sent_at, due, headers, body,
-                         key, awaits, reports_to, heard)
+                         key, awaits, reports_to, history, heard)
       select w.queue, w.id, w.number, w.number, w.priority, now, now, w.headers, w.body,
-             w.key, w.awaits, w.reports_to, case when w.awaits is not null then (
+             w.key, w.awaits, w.reports_to, w.history, case when w.awaits is not null then (
                select count(*) from report r where r.queue = w.queue and r.parent = w.id
              ) end
       from numbered w order by w.id

@@ -1,8 +1,8 @@
 -- End leases. Each step is taken for all of them before the next one is, so a draft must not have the
 -- id of a message that is settled with it: who calls this sees to that.
 -- ways      a letter per receipt: D delete, A archive, R reschedule, F reschedule to the front
--- delays, added (six counters per receipt, one after the other), reasons, details, results, keeps   per
---           receipt. If every way is D, added may be null, as what is deleted need not be counted: then
+-- delays, added (six counters per receipt, one after the other), reasons, details, results, keeps,
+-- summaries per receipt. If every way is D, added may be null, as what is deleted need not be counted: then
 --           nothing else is given but, if there is one, the one reason and detail of them all
 -- then_of   per draft to be sent: the number, from 1, of the receipt it belongs to
 -- returns   the numbers of the receipts that are lost
@@ -14,7 +14,7 @@ create or replace function settle(
   then_delays double precision[] default null, then_priorities smallint[] default null,
   then_headers bytea[] default null, then_bodies bytea[] default null,
   then_keys text[] default null, then_awaits integer[] default null, then_parents text[] default null,
-  results bytea[] default null, keeps double precision[] default null
+  results bytea[] default null, keeps double precision[] default null, summaries text[] default null
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set jit = off as $$
@@ -48,6 +48,7 @@ begin
       select h.place, substr(ways, h.n::integer, 1) as way, delays[h.n] as delay,
              case substr(ways, h.n::integer, 1) when 'R' then nextval('number') end as number,
              reasons[h.n] as why, details[h.n] as more, results[h.n] as result, keeps[h.n] as keep,
+             coalesce(summaries[h.n], '') as summary,
              added[6 * h.n - 5] as deliveries, added[6 * h.n - 4] as errors,
              added[6 * h.n - 3] as timeouts, added[6 * h.n - 2] as stalls,
              added[6 * h.n - 1] as releases, added[6 * h.n] as unknowns
@@ -56,13 +57,15 @@ begin
       insert into archive (
         queue, id, incarnation, archived_at, sent_at, due, deliveries, errors, timeouts, stalls,
         releases, unknowns, priority, holder, reason, detail, headers, body,
-        key, awaits, reports_to, progress
+        key, awaits, reports_to, progress, history
       )
       select m.queue, m.id, m.incarnation, now, m.sent_at, m.due, m.deliveries + s.deliveries,
              m.errors + s.errors, m.timeouts + s.timeouts, m.stalls + s.stalls,
              m.releases + s.releases, m.unknowns + s.unknowns, m.priority, m.holder,
              coalesce(s.why, m.reason), case when s.why is null then m.detail else s.more end,
-             m.headers, m.body, m.key, m.awaits, m.reports_to, m.progress
+             m.headers, m.body, m.key, m.awaits, m.reports_to, m.progress,
+             remember(m.history, m.token, m.holder, m.leased_at, now, coalesce(s.why, 'ruled'), s.summary,
+                      null, m.remark)
       from s join message m on m.ctid = s.place
       where s.way = 'A'
     ), gone as (
@@ -76,7 +79,11 @@ begin
         releases = m.releases + s.releases, unknowns = m.unknowns + s.unknowns,
         reason = coalesce(s.why, m.reason),
         detail = case when s.why is null then m.detail else s.more end,
-        token  = null, leased = false, leased_until = null, parked = false,
+        token  = null, leased = false, leased_until = null, parked = false, leased_at = null, remark = null,
+        history = remember(
+          m.history, m.token, m.holder, m.leased_at, now, coalesce(s.why, 'ruled'), s.summary,
+          case s.way when 'R' then now + make_interval(secs => s.delay) else m.due end, m.remark
+        ),
         due    = case s.way when 'R' then now + make_interval(secs => s.delay) else m.due end,
         number = coalesce(s.number, m.number)
       from s where m.ctid = s.place and s.way in ('R', 'F')

@@ -7,7 +7,8 @@ language sql stable as $$
     m.body, m.headers, m.priority, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
     date_part('epoch', m.sent_at), date_part('epoch', m.due), m.holder,
     case when m.leased and m.leased_until > now then date_part('epoch', m.leased_until) end,
-    m.reason, m.detail, null::double precision, m.key, m.awaits, m.reports_to, m.progress, m.parked, m.number
+    m.reason, m.detail, null::double precision, m.key, m.awaits, m.reports_to, m.progress,
+    date_part('epoch', m.leased_at), m.remark, told(m.history), m.parked, m.number
 $$;
 
 create or replace function stored(a archive) returns stored
@@ -15,12 +16,14 @@ language sql stable as $$
   select a.id, a.incarnation, 'archived', a.body, a.headers, a.priority, a.deliveries, a.errors,
     a.timeouts, a.stalls, a.releases, a.unknowns, date_part('epoch', a.sent_at),
     date_part('epoch', a.due), a.holder, null::double precision, a.reason, a.detail,
-    date_part('epoch', a.archived_at), a.key, a.awaits, a.reports_to, a.progress, false, a.incarnation
+    date_part('epoch', a.archived_at), a.key, a.awaits, a.reports_to, a.progress,
+    null::double precision, null::bytea, told(a.history), false, a.incarnation
 $$;
 
 create or replace function stored(s successor) returns stored
 language sql stable as $$
   select s.id, s.number, 'blocked', s.body, s.headers, s.priority, 0, 0, 0, 0, 0, 0,
     date_part('epoch', s.sent_at), date_part('epoch', s.due), null::text, null::double precision,
-    null::text, null::bytea, null::double precision, s.key, s.awaits, s.reports_to, null::bytea, false, s.number
+    null::text, null::bytea, null::double precision, s.key, s.awaits, s.reports_to, null::bytea,
+    null::double precision, null::bytea, null::jsonb, false, s.number
 $$;

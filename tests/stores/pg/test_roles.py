@@ -19,7 +19,7 @@ grant usage on schema bee to worker;
 grant select on bee.version to worker;
 grant select, insert, update, delete on
     bee.message, bee.successor, bee.archive, bee.tally, bee.idle, bee.created, bee.wake,
-    bee.delivery, bee.report, bee.result to worker;
+    bee.delivery, bee.report, bee.result, bee.worker to worker;
 grant select, insert, delete on bee.paused to worker;
 grant usage on sequence bee.number, bee.token to worker;
 """
