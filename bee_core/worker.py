@@ -7,6 +7,7 @@ Its parts, all in one event loop but for the heartbeat:
     settler    one batch under way, the next one forming        (settler.py)
     heartbeat  renews leases from a thread of its own           (heartbeat.py)
     planner    sees to it that schedules are in the store       (planner.py)
+    tuner      changes the number of slots, if that is wanted   (auto.py)
 
 What an outcome means is decided in `decide.py`, by way of `verdict.py`. No exception of a handler
 or an observer ends a worker, and of a broker only what waiting cannot mend. A worker touches no
