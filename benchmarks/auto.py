@@ -16,8 +16,10 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -102,9 +104,20 @@ class Watched:
         self.reading = self._meter.read()
         return self.reading
 
+    def counted(self, case: Case) -> Callable[..., object]:
+        """Its handler. What ends in the loop counts there: settlements come in bursts."""
+        if case.process:
+            return case.handler
+
+        async def handler(job: bee.Job) -> None:
+            await cast(Awaitable[None], case.handler(job))
+            self.done += 1
+
+        return handler
+
     def hear(self, event: Event) -> None:
         match event:
-            case AttemptSettled():
+            case AttemptSettled(queue="apart"):
                 self.done += 1
             case ConcurrencyChanged(size=size):
                 self.size = size
@@ -119,10 +132,11 @@ async def work(
     watched = Watched(1 if size is None else size)
     concurrency = bee.Auto(max=most, meter=watched) if size is None else size
     async with bee.connect(url) as broker:
-        await broker.drop("auto")
+        name = "apart" if case.process else "auto"
+        await broker.drop(name)
         hive = bee.Hive(broker=broker, observers=(watched.hear,))
-        queue = hive.queue("auto", type(case.job), concurrency=concurrency)
-        queue.on(type(case.job), process=case.process)(case.handler)
+        queue = hive.queue(name, type(case.job), concurrency=concurrency)
+        queue.on(type(case.job), process=case.process)(watched.counted(case))
         feeding = asyncio.create_task(feed(queue, case.job, watched))
         points: list[Point] = []
         async with hive.working():
@@ -137,7 +151,7 @@ async def work(
             feeding.cancel()
             hive.stop(grace=0)
         await hive.aclose()
-        await broker.drop("auto")
+        await broker.drop(name)
     return points
 
 
@@ -162,7 +176,13 @@ def converged(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def steady_rate(points: Sequence[Point]) -> float:
-    return statistics.fmean(point.rate for point in points[-len(points) // 2 :])
+    """Over the last half of the time."""
+    late = [
+        (point.rate, point.at - before.at)
+        for before, point in pairwise(points)
+        if point.at > points[-1].at / 2
+    ]
+    return sum(rate * time for rate, time in late) / sum(time for _, time in late)
 
 
 async def measure(url: str, case: Case, most: int, seconds: float, fixed: float) -> list[Point]:
