@@ -3,14 +3,16 @@
 The first signal stops, the second hurries, the third ends the process there and then. Signals are
 counted twice: by handlers, which Python runs in the main thread between two of its own steps, and
 by a thread that the interpreter's C handler wakes even while the main thread is lost in a call
-that does not return. That thread is also the last resort: when all patience is over it ends the
-process, whatever the handlers of jobs are doing. Only code that never gives up Python's global
-lock can keep it from that.
+that does not return. When all patience is over another thread ends the process, whatever the
+handlers of jobs are doing; and if code that never gives up Python's global lock keeps it from that,
+faulthandler does, with the stacks of all threads. Only one that held the lock before the signal
+came cannot be helped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import socket
@@ -99,7 +101,9 @@ class Signals:
             if self._loop is None or self._on_stop is None:
                 os._exit(Exit.OK)
             grace = self._grace if count == 1 else 0.0
-            self._last_resort.arm(grace + 2 * min(1.0, self._cancel_grace) + 1, Exit.ERROR)
+            patience = grace + 2 * min(1.0, self._cancel_grace) + 1
+            self._last_resort.arm(patience, Exit.ERROR)
+            faulthandler.dump_traceback_later(patience + _ANSWER + _FLUSH + 1, exit=True, file=2)
             with suppress(RuntimeError):  # the loop is closed: it is on its way out
                 self._loop.call_soon_threadsafe(self._on_stop, count)
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 import msgspec
@@ -273,19 +272,20 @@ def _listener(events: str | None) -> Iterator[list[Callable[[Told], None]]]:
 
 @contextmanager
 def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
-    """How to write events to that file, whole lines at a time."""
-    out: BinaryIO
-    if events == "-":
-        out = sys.stdout.buffer
-    else:
-        try:
-            out = open(events, "ab")  # noqa: SIM115 (it is closed with the process)
-        except OSError as error:
-            raise WrongUse(f"--events {events} cannot be written: {error}") from error
+    """How to write events to that file, whole lines at a time.
+
+    Not through a buffered file: one that is blocked could not be closed at the end.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        file = sys.stdout.fileno() if events == "-" else os.open(events, flags, 0o644)
+    except OSError as error:
+        raise WrongUse(f"--events {events} cannot be written: {error}") from error
 
     def write(batch: Sequence[Told]) -> None:
-        out.write(b"".join(encode(told) + b"\n" for told in batch))
-        out.flush()
+        data = memoryview(b"".join(encode(told) + b"\n" for told in batch))
+        while data:
+            data = data[os.write(file, data) :]
 
     yield write
 
