@@ -156,10 +156,10 @@ def _work(options: Options) -> Exit:
                 if upstream is not None:
                     raise WrongUse(_NOT_IN_MEMORY)
                 log.warning("memory://: here are only the jobs that this process sends to itself")
-        with _outbox(options, upstream, number, tells) as outbox, _usage():
+            outbox = _outbox(options.events, upstream, number, tells)
             if outbox is not None:
                 hive.adjust(observers=(outbox.observe,))
-            file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
+            file = None if upstream is not None else _heartbeat_file(options)
             if upstream is not None:
                 upstream.say(Up(hive.patience[0]))
             return run_hive(
@@ -214,19 +214,13 @@ _NOT_IN_MEMORY = (
 )
 
 
-@contextmanager
 def _outbox(
-    options: Options, upstream: Upstream | None, number: int, tells: bool
-) -> Iterator[Outbox | None]:
+    events: str | None, upstream: Upstream | None, number: int, tells: bool
+) -> Outbox | None:
     """Where the events of this process go: to the supervisor, to a file, or nowhere."""
     if upstream is not None:
-        yield Outbox(upstream.tell, number, os.getpid()) if tells else None
-        return
-    if options.events is None:
-        yield None
-        return
-    with _opened(options.events) as write:
-        yield Outbox(write, number, os.getpid())
+        return Outbox(upstream.tell, number, os.getpid()) if tells else None
+    return None if events is None else Outbox(_writer(events), number, os.getpid())
 
 
 # Several processes.
@@ -244,34 +238,25 @@ def _supervise(options: Options) -> Exit:
         # -P, as for a script: a `queue.py` in the current directory shall not be taken for Python's
         return [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
 
-    file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
-    with _listener(options.events) as listeners:
-        supervisor = Supervisor(
-            command,
-            options.processes,
-            until_empty=options.until_empty,
-            listeners=listeners,
-            heartbeat_file=file,
-        )
+    outbox = _outbox(options.events, None, -1, tells=False)
+    supervisor = Supervisor(
+        command,
+        options.processes,
+        until_empty=options.until_empty,
+        listeners=() if outbox is None else (outbox.take,),
+        heartbeat_file=_heartbeat_file(options),
+    )
+    try:
         return asyncio.run(supervisor.run())
-
-
-@contextmanager
-def _listener(events: str | None) -> Iterator[list[Callable[[Told], None]]]:
-    if events is None:
-        yield []
-        return
-    with _opened(events) as write:
-        outbox = Outbox(write, -1, os.getpid())
-        yield [outbox.take]
-        outbox.close()
+    finally:
+        if outbox is not None:
+            outbox.close()
 
 
 # Common to both.
 
 
-@contextmanager
-def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
+def _writer(events: str) -> Callable[[Sequence[Told]], None]:
     """How to write events to that file, whole lines at a time.
 
     Not through a buffered file: one that is blocked could not be closed at the end.
@@ -287,7 +272,14 @@ def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
         while data:
             data = data[os.write(file, data) :]
 
-    yield write
+    return write
+
+
+def _heartbeat_file(options: Options) -> HeartbeatFile | None:
+    path = options.heartbeat_file
+    if path is not None and not path.absolute().parent.is_dir():
+        raise WrongUse(f"--heartbeat-file {path}: there is no directory {path.absolute().parent}")
+    return None if path is None else HeartbeatFile(path)
 
 
 @contextmanager
