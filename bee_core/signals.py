@@ -54,6 +54,7 @@ class Signals:
         for number in HEARD:
             signal.signal(number, self._handle)
         os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
+        self._last_resort.start()
         threading.Thread(target=self._listen, name="bee:signals", daemon=True).start()
         return self
 
@@ -126,7 +127,10 @@ class LastResort:
         self._at = float("inf")
         self._code = 0
         self._patient = False
-        self._running = False
+
+    def start(self) -> None:
+        """Beforehand: in the midst of a signal is no time to start a thread."""
+        threading.Thread(target=self._run, name="bee:last-resort", daemon=True).start()
 
     def arm(self, seconds: float, code: int, *, patient: bool = True) -> None:
         """The earliest time counts."""
@@ -134,25 +138,23 @@ class LastResort:
             if not patient:
                 self._code = code  # how it ended is known
             at = time.monotonic() + seconds
-            if at >= self._at:
-                return
-            self._at, self._code, self._patient = at, code, patient
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="bee:last-resort", daemon=True).start()
-            self._changed.notify()
+            if at < self._at:
+                self._at, self._code, self._patient = at, code, patient
+                self._changed.notify()
 
     def _run(self) -> None:
-        with self._changed:
-            while True:
-                left = self._at - time.monotonic()
+        while True:
+            with self._changed:
+                left, patient = self._at - time.monotonic(), self._patient
                 if left > 0:
                     self._changed.wait(min(left, 3600.0))
-                elif self._patient and self._answers():
+                    continue
+            if not patient or not self._answers():
+                break
+            with self._changed:
+                if self._patient:
                     self._patient = False
                     self._at = time.monotonic() + _FLUSH
-                else:
-                    break
         if self._code == Exit.ERROR:
             with suppress(OSError):
                 os.write(2, b"bee: it was to stop, and did not in time; leaving all the same\n")
