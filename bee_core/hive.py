@@ -204,7 +204,8 @@ class Hive:
             raise InvalidOption(f"this hive has no queue {unknown[0]!r}; it has: {known}")
         if url is not None:
             self._url, self._origin, self._broker = url, None, None
-        self._only = tuple(queues)
+        if queues:
+            self._only = tuple(queues)
         if concurrency is not None:
             self._options["concurrency"] = check_size(concurrency, "concurrency")
         if grace is not None:

@@ -32,7 +32,7 @@ _BEAT = 1.0
 _UNANSWERED = 1.0
 """Seconds for a call under way when a process that holds nothing is told to stop."""
 _CLOSING = 0.6
-_AFTERWARDS = 2.0
+_AFTERWARDS = 5.0
 """Seconds for connections to close, threads to end and exit handlers to run."""
 
 

@@ -3,14 +3,16 @@
 The first signal stops, the second hurries, the third ends the process there and then. Signals are
 counted twice: by handlers, which Python runs in the main thread between two of its own steps, and
 by a thread that the interpreter's C handler wakes even while the main thread is lost in a call
-that does not return. That thread is also the last resort: when all patience is over it ends the
-process, whatever the handlers of jobs are doing. Only code that never gives up Python's global
-lock can keep it from that.
+that does not return. When all patience is over another thread ends the process, whatever the
+handlers of jobs are doing; and if code that never gives up Python's global lock keeps it from that,
+faulthandler does, with the stacks of all threads. Only one that held the lock before the signal
+came cannot be helped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import socket
@@ -52,6 +54,7 @@ class Signals:
         for number in HEARD:
             signal.signal(number, self._handle)
         os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
+        self._last_resort.start()
         threading.Thread(target=self._listen, name="bee:signals", daemon=True).start()
         return self
 
@@ -99,7 +102,9 @@ class Signals:
             if self._loop is None or self._on_stop is None:
                 os._exit(Exit.OK)
             grace = self._grace if count == 1 else 0.0
-            self._last_resort.arm(grace + 2 * min(1.0, self._cancel_grace) + 1, Exit.ERROR)
+            patience = grace + 2 * min(1.0, self._cancel_grace) + 1
+            self._last_resort.arm(patience, Exit.ERROR)
+            faulthandler.dump_traceback_later(patience + _ANSWER + _FLUSH + 1, exit=True, file=2)
             with suppress(RuntimeError):  # the loop is closed: it is on its way out
                 self._loop.call_soon_threadsafe(self._on_stop, count)
 
@@ -122,7 +127,10 @@ class LastResort:
         self._at = float("inf")
         self._code = 0
         self._patient = False
-        self._running = False
+
+    def start(self) -> None:
+        """Beforehand: in the midst of a signal is no time to start a thread."""
+        threading.Thread(target=self._run, name="bee:last-resort", daemon=True).start()
 
     def arm(self, seconds: float, code: int, *, patient: bool = True) -> None:
         """The earliest time counts."""
@@ -130,25 +138,23 @@ class LastResort:
             if not patient:
                 self._code = code  # how it ended is known
             at = time.monotonic() + seconds
-            if at >= self._at:
-                return
-            self._at, self._code, self._patient = at, code, patient
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="bee:last-resort", daemon=True).start()
-            self._changed.notify()
+            if at < self._at:
+                self._at, self._code, self._patient = at, code, patient
+                self._changed.notify()
 
     def _run(self) -> None:
-        with self._changed:
-            while True:
-                left = self._at - time.monotonic()
+        while True:
+            with self._changed:
+                left, patient = self._at - time.monotonic(), self._patient
                 if left > 0:
                     self._changed.wait(min(left, 3600.0))
-                elif self._patient and self._answers():
+                    continue
+            if not patient or not self._answers():
+                break
+            with self._changed:
+                if self._patient:
                     self._patient = False
                     self._at = time.monotonic() + _FLUSH
-                else:
-                    break
         if self._code == Exit.ERROR:
             with suppress(OSError):
                 os.write(2, b"bee: it was to stop, and did not in time; leaving all the same\n")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import click
 import msgspec
@@ -158,10 +158,10 @@ def _work(options: Options) -> Exit:
                 if upstream is not None:
                     raise WrongUse(_NOT_IN_MEMORY)
                 log.warning("memory://: here are only the jobs that this process sends to itself")
-        with _outbox(options, upstream, number, tells) as outbox, _usage():
+            outbox = _outbox(options.events, upstream, number, tells)
             if outbox is not None:
                 hive.adjust(observers=(outbox.observe,))
-            file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
+            file = None if upstream is not None else _heartbeat_file(options)
             if upstream is not None:
                 upstream.say(Up(hive.patience[0]))
             return run_hive(
@@ -216,19 +216,13 @@ _NOT_IN_MEMORY = (
 )
 
 
-@contextmanager
 def _outbox(
-    options: Options, upstream: Upstream | None, number: int, tells: bool
-) -> Iterator[Outbox | None]:
+    events: str | None, upstream: Upstream | None, number: int, tells: bool
+) -> Outbox | None:
     """Where the events of this process go: to the supervisor, to a file, or nowhere."""
     if upstream is not None:
-        yield Outbox(upstream.tell, number, os.getpid()) if tells else None
-        return
-    if options.events is None:
-        yield None
-        return
-    with _opened(options.events) as write:
-        yield Outbox(write, number, os.getpid())
+        return Outbox(upstream.tell, number, os.getpid()) if tells else None
+    return None if events is None else Outbox(_writer(events), number, os.getpid())
 
 
 # Several processes.
@@ -246,49 +240,48 @@ def _supervise(options: Options) -> Exit:
         # -P, as for a script: a `queue.py` in the current directory shall not be taken for Python's
         return [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
 
-    file = None if options.heartbeat_file is None else HeartbeatFile(options.heartbeat_file)
-    with _listener(options.events) as listeners:
-        supervisor = Supervisor(
-            command,
-            options.processes,
-            until_empty=options.until_empty,
-            listeners=listeners,
-            heartbeat_file=file,
-        )
+    outbox = _outbox(options.events, None, -1, tells=False)
+    supervisor = Supervisor(
+        command,
+        options.processes,
+        until_empty=options.until_empty,
+        listeners=() if outbox is None else (outbox.take,),
+        heartbeat_file=_heartbeat_file(options),
+    )
+    try:
         return asyncio.run(supervisor.run())
-
-
-@contextmanager
-def _listener(events: str | None) -> Iterator[list[Callable[[Told], None]]]:
-    if events is None:
-        yield []
-        return
-    with _opened(events) as write:
-        outbox = Outbox(write, -1, os.getpid())
-        yield [outbox.take]
-        outbox.close()
+    finally:
+        if outbox is not None:
+            outbox.close()
 
 
 # Common to both.
 
 
-@contextmanager
-def _opened(events: str) -> Iterator[Callable[[Sequence[Told]], None]]:
-    """How to write events to that file, whole lines at a time."""
-    out: BinaryIO
-    if events == "-":
-        out = sys.stdout.buffer
-    else:
-        try:
-            out = open(events, "ab")  # noqa: SIM115 (it is closed with the process)
-        except OSError as error:
-            raise WrongUse(f"--events {events} cannot be written: {error}") from error
+def _writer(events: str) -> Callable[[Sequence[Told]], None]:
+    """How to write events to that file, whole lines at a time.
+
+    Not through a buffered file: one that is blocked could not be closed at the end.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        file = sys.stdout.fileno() if events == "-" else os.open(events, flags, 0o644)
+    except OSError as error:
+        raise WrongUse(f"--events {events} cannot be written: {error}") from error
 
     def write(batch: Sequence[Told]) -> None:
-        out.write(b"".join(encode(told) + b"\n" for told in batch))
-        out.flush()
+        data = memoryview(b"".join(encode(told) + b"\n" for told in batch))
+        while data:
+            data = data[os.write(file, data) :]
 
-    yield write
+    return write
+
+
+def _heartbeat_file(options: Options) -> HeartbeatFile | None:
+    path = options.heartbeat_file
+    if path is not None and not path.absolute().parent.is_dir():
+        raise WrongUse(f"--heartbeat-file {path}: there is no directory {path.absolute().parent}")
+    return None if path is None else HeartbeatFile(path)
 
 
 @contextmanager

@@ -39,6 +39,12 @@ async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
             lock = ctypes.create_string_buffer(64)
             for _ in range(2):  # the second never returns, whatever signal comes
                 ctypes.CDLL(None).pthread_mutex_lock(lock)
+        case "block with the global lock":
+            while not hive.stopping:
+                await asyncio.sleep(0.01)
+            lock = ctypes.create_string_buffer(64)
+            for _ in range(2):
+                ctypes.PyDLL(None).pthread_mutex_lock(lock)
         case "ignore":
             while True:
                 try:

@@ -74,7 +74,7 @@ async def test_the_file_grows_old_when_the_loop_is_blocked(service: Service) -> 
 
 async def test_several_processes_have_one_file(service: Service) -> None:
     file = service.directory / "heartbeat"
-    process = service.start("--processes", "2", "--heartbeat-file", "heartbeat")
+    process = service.start("--processes", "2", BEE_HEARTBEAT_FILE="heartbeat")
     await service.until(lambda: file.exists() and read_pulse(file).state == "working")
     await service.send(count=10)
     await service.until(lambda: read_pulse(file).queues[service.queue].settled == 10)
@@ -85,6 +85,7 @@ async def test_several_processes_have_one_file(service: Service) -> None:
     assert process.pid == seen.pid
     assert 2 == len({one.pid for one in seen.processes} - {process.pid})
     assert 0 == ready.returncode
+    assert not any(one.processes for one in seen.processes)
     process.send_signal(signal.SIGTERM)
     assert 0 == await service.code(process)
     assert not file.exists()

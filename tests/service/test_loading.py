@@ -105,6 +105,7 @@ def test_an_error_of_the_program_is_shown_with_its_own_lines_only(
         (("shop:hive", "--queues", "nothing"), "this hive has no queue 'nothing'; it has: work"),
         (("shop:hive", "--url", "nonsense://x"), "no broker for nonsense://x; known schemes: "),
         (("shop:hive", "--events", "no/such/place"), "--events no/such/place cannot be written"),
+        (("shop:hive", "--heartbeat-file", "no/place"), "--heartbeat-file no/place: there is no"),
         (("shop:hive", "--concurrency", "0"), "Invalid value for '--concurrency'"),
         (("shop:hive", "--grace", "soon"), "'soon' is not a duration like 25s, 5m or 1h"),
         (("shop:hive", "--max-rss", "big"), "'big' is not a size like 512M or 2G"),
@@ -133,7 +134,7 @@ for name in ("a", "b", "c"):
 """
     (service.directory / "several.py").write_text(several)
 
-    answer = service.run("worker", "several", "--queues", "a, c", "--until-empty")
+    answer = service.run("worker", "several", "--queues", "a, c", "--until-empty", "--events", "x")
 
     assert 0 == answer.returncode
     started = [line for line in answer.stderr.splitlines() if "worker started" in line]

@@ -72,6 +72,17 @@ async def test_a_process_that_crashes_is_started_again(service: Service) -> None
     assert 0 == await service.code(process)
 
 
+async def test_a_process_that_somebody_else_stops_is_replaced(service: Service) -> None:
+    process = service.start("--processes", "2", "--events", "events")
+    await service.working(2)
+
+    os.kill(children(process.pid)[0].pid, signal.SIGTERM)
+
+    await service.working(3)
+    await service.until(lambda: service.events("ProcessEnded"))
+    assert [True] == [event["wanted"] for event in service.events("ProcessEnded")]
+
+
 async def test_no_process_outlives_a_supervisor_that_is_killed(service: Service) -> None:
     process = service.start("--processes", "2", "--grace", "500ms")
     (id,) = await service.send("sleep", 3600)

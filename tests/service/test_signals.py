@@ -86,6 +86,18 @@ async def test_a_blocked_loop_does_not_outlive_the_grace_by_much(
     assert "did not in time" in service.said()
 
 
+async def test_not_even_who_keeps_the_global_lock_outlives_it_by_more(service: Service) -> None:
+    process = service.start("--grace", "100ms")
+    await service.send("block with the global lock")
+    await service.begun()
+
+    process.send_signal(signal.SIGTERM)
+
+    assert 1 == await service.code(process, within=15)
+    assert "Timeout (" in service.said()
+    assert "shop.py" in service.said()
+
+
 async def test_handlers_that_ignore_everything_do_not_keep_the_process(service: Service) -> None:
     process = service.start("--grace", "200ms")
     (id,) = await service.send("ignore")

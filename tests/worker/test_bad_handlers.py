@@ -52,7 +52,7 @@ async def test_the_other_jobs_are_served_and_the_bad_one_ends_as_its_policy_says
             assert (misdeed.ends, True) == (reason, misdeed.tells in detail), detail
             assert [100, 101] == [await queue.result(id, timeout=20) for id in ("before", "beside")]
             assert GOOD == await bad_handlers.serve_some(queue)
-            assert hive.at_work
+            assert hive.health().alive
 
 
 def run(url: str, *names: str) -> subprocess.CompletedProcess[str]:
