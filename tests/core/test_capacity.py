@@ -358,8 +358,11 @@ def check_at_rest(capacity: Capacity, lines: Sequence[Line]) -> None:
     """What must hold when everybody has claimed what they could and no lease is under way."""
     free = capacity.size - capacity.used
     unkept = free - sum(line.member.kept * line.member.size for line in lines)
-    starving = [
-        line for line in lines if line.backlog and not line.idle and line.running < line.concurrency
+    starving = [  # or taken for it: a lease that came back full may have been the last
+        line
+        for line in lines
+        if (line.member.hungry or (line.backlog and not line.idle))
+        and line.running < line.concurrency
     ]
     if starving:
         highest = max(line.member.precedence for line in starving)

@@ -56,7 +56,7 @@ async def test_a_process_that_crashes_in_a_loop_is_slowed_and_that_is_said_once(
 
     assert Exit.OK == await run.task
     assert [ProcessSlowed(0, 3, 0.3)] == run.of(ProcessSlowed)
-    assert "crashed 3 times in a row" in caplog.text
+    assert "crash loop process=0 crashes=3 pause=0.3s" in caplog.text
 
 
 async def test_a_process_that_does_not_stop_is_killed() -> None:

@@ -168,7 +168,10 @@ async def test_the_archive_says_after_how_long_a_job_was_stopped() -> None:
         await bees.advance(3)
 
         (archived,) = await bees.archived(jobs)
-        assert bee.Note("timed_out", "stopped after 2.5 s") == archived.note
+        assert archived.note is not None
+        assert "timed_out" == archived.note.reason
+        assert archived.note.detail.startswith("stopped after 2.5 s, at\n")
+        assert "in hang" in archived.note.detail
         assert bee.Counters(deliveries=1, timeouts=1) == archived.counters
 
 
