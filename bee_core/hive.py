@@ -7,7 +7,7 @@ which it has connections; `run` and `working` are the times in which it works.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,7 +21,6 @@ from bee_core.codec import Codec
 from bee_core.config import broker_url
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
-    BeeError,
     BrokerClosed,
     BrokerMisconfigured,
     InvalidOption,
@@ -32,6 +31,7 @@ from bee_core.health import Health
 from bee_core.hive_queue import HiveQueue
 from bee_core.journal import log_events
 from bee_core.message import THROTTLE, Throttle
+from bee_core.parts import together
 from bee_core.queue import MAX_BYTES
 from bee_core.registry import connect
 from bee_core.sharing import Sharing
@@ -272,7 +272,7 @@ class Hive:
                 if until_empty:
                     await self._run_until_empty(workers)
                 else:
-                    await _together(worker.run() for worker in workers)
+                    await together(worker.run() for worker in workers)
         finally:
             self._workers = [worker for worker in self._workers if worker not in workers]
 
@@ -303,7 +303,7 @@ class Hive:
     async def _run_until_empty(self, workers: list[Worker[Any]]) -> None:
         """Each queue until it is empty; again, if a handler has filled another one meanwhile."""
         while True:
-            await _together(worker.run(until_empty=True) for worker in workers)
+            await together(worker.run(until_empty=True) for worker in workers)
             empty = await self._all_empty(workers)
             if empty or any(worker.stopping for worker in workers):
                 return
@@ -330,22 +330,3 @@ class Hive:
 async def _all_started(workers: list[Worker[Any]]) -> None:
     for worker in workers:
         await worker.started()
-
-
-async def _together(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them to their ends. If one fails, the others are interrupted, and it is raised."""
-    tasks = {asyncio.create_task(run, name="bee:run") for run in runs}
-    left = set(tasks)
-    failed: list[asyncio.Task[None]] = []
-    try:
-        while left and not failed:
-            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            failed = [task for task in done if task.cancelled() or task.exception() is not None]
-    finally:
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in failed:
-        if task.cancelled():
-            raise BeeError("a worker was cancelled by somebody else than its hive")
-        task.result()

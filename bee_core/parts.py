@@ -1,10 +1,12 @@
-"""The tasks that keep a worker going, which nobody but the worker may end."""
+"""Tasks that belong together: those that keep a worker going, and the workers of a hive."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeAlias
+
+from bee_core.errors import BeeError
 
 Part: TypeAlias = Callable[[], Coroutine[None, None, None]]
 
@@ -47,3 +49,22 @@ class Parts:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def together(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All of them to their ends. If one fails, the others are interrupted, and it is raised."""
+    tasks = {asyncio.create_task(run, name="bee:run") for run in runs}
+    left = set(tasks)
+    failed: list[asyncio.Task[None]] = []
+    try:
+        while left and not failed:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            failed = [task for task in done if task.cancelled() or task.exception() is not None]
+    finally:
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in failed:
+        if task.cancelled():
+            raise BeeError("a worker was cancelled by somebody else than its hive")
+        task.result()

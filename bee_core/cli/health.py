@@ -13,8 +13,8 @@ from bee_core.cli.loading import WrongUse
 from bee_core.cli.units import as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError
-from bee_core.pulse import Pulse, age, read_pulse
 from bee_core.registry import connect
+from bee_core.service.pulse import Pulse, age, read_pulse
 
 _PATIENCE = 5.0
 """Seconds for the broker to answer."""

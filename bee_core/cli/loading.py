@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import click
 
-from bee_core.exits import Exit
 from bee_core.hive import Hive
+from bee_core.service.exits import Exit
 
 
 class WrongUse(click.ClickException):

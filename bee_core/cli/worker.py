@@ -1,7 +1,7 @@
 """`bee worker`: a hive as a process, or as several.
 
-What it does is in `bee_core.runner` and `bee_core.supervisor`; here are the words, and what ties
-them together. The user's program is imported when the command runs, and never by a supervisor.
+What it does is in `bee_core.service`; here are the words, and what ties it together. The user's
+program is imported when the command runs, and never by a supervisor.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Literal
 import click
 import msgspec
 
-from bee_core.channel import Beat, Leaving, Up, Upstream
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse, load_hive
 from bee_core.cli.units import as_bytes, as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError
-from bee_core.exits import Exit
 from bee_core.hive import Hive
 from bee_core.logs import configure_logging
-from bee_core.pulse import HeartbeatFile, Pulse
 from bee_core.registry import backend
-from bee_core.runner import run_hive
-from bee_core.signals import Signals
-from bee_core.supervisor import Supervisor
-from bee_core.wire import Outbox, Told, encode
+from bee_core.service.channel import Beat, Leaving, Up, Upstream
+from bee_core.service.exits import Exit
+from bee_core.service.pulse import HeartbeatFile, Pulse
+from bee_core.service.runner import run_hive
+from bee_core.service.signals import Signals
+from bee_core.service.supervisor import Supervisor
+from bee_core.service.wire import Outbox, Told, encode
 
 log = logging.getLogger("bee")
 

@@ -24,11 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from bee_core.supervisor import Pauses, Supervisor
-from bee_core.wire import Told
-
 import bee_core as bee
 from bee_core.events import ProcessEnded, WorkerStarted
+from bee_core.service.supervisor import Pauses, Supervisor
+from bee_core.service.wire import Told
 from bee_memory import MemoryBroker
 from tests.chaos import herd_program, stores
 from tests.chaos.herd_program import LEASE, QUEUES, Work
@@ -151,15 +150,21 @@ class Report:
 
     @property
     def takeovers(self) -> list[float]:
-        """Seconds from a release to the next run of that job."""
-        waiting: dict[str, float] = {}
+        """Seconds from a release to the next run of that job, or 99 if there was none.
+
+        Who released it may write that down after the next one has begun.
+        """
+        runs: dict[str, dict[int, float]] = {}
+        for entry in self.entries:
+            if entry.what == "run":
+                runs.setdefault(entry.id, {})[entry.token] = entry.at
         found = []
-        for what, id, _, _, at in self.entries:
-            if what == "released":
-                waiting[id] = at
-            elif what == "run" and id in waiting:
-                found.append(at - waiting.pop(id))
-        return found + [99.0] * len(waiting)
+        for entry in self.entries:
+            if entry.what == "released":
+                later = [token for token in runs.get(entry.id, {}) if token > entry.token]
+                after = runs[entry.id][min(later)] - entry.at if later else 99.0
+                found.append(max(0.0, after))
+        return found
 
     @property
     def redeliveries(self) -> list[float]:

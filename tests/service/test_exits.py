@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bee_core.exits import Exit
+from bee_core.service.exits import Exit
 from tests.cli.conftest import Bee
 from tests.docs.markdown import ROOT, sections, tables
 

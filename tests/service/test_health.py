@@ -15,7 +15,7 @@ import pytest
 import bee_core as bee
 from bee_core.errors import BeeError
 from bee_core.health import QueueHealth, queue_health
-from bee_core.pulse import HeartbeatFile, Pulse, read_pulse, together
+from bee_core.service.pulse import HeartbeatFile, Pulse, read_pulse, together
 from bee_core.testing import running
 from tests.cli.conftest import Bee
 from tests.servers import RedisServer, short_directory, valkey_binary

@@ -11,7 +11,7 @@ import pytest
 
 import bee_core as bee
 from bee_core.cli.loading import load_hive
-from bee_core.exits import Exit
+from bee_core.service.exits import Exit
 
 from .support import Service
 

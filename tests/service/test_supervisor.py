@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import pytest
 
 from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted
-from bee_core.exits import Exit
-from bee_core.places import Pauses, Place
-from bee_core.supervisor import Supervisor
-from bee_core.wire import Told
+from bee_core.service.exits import Exit
+from bee_core.service.posts import Pauses, Post
+from bee_core.service.supervisor import Supervisor
+from bee_core.service.wire import Told
 
 SHORT = Pauses(first=0.01, longest=0.3, crashes=3, after_grace=0.5)
 
@@ -110,22 +110,22 @@ async def test_signals_of_the_supervisor_are_those_of_its_processes() -> None:
 
 
 def test_pauses_grow_and_a_long_life_makes_them_short_again() -> None:
-    place = Place(0, Pauses(first=0.5, longest=30, crashes=100))
+    post = Post(0, Pauses(first=0.5, longest=30, crashes=100))
 
-    pauses = [place.crashed(1.0) for _ in range(8)]
+    pauses = [post.crashed(1.0) for _ in range(8)]
 
     assert [0.5, 1, 2, 4, 8, 16, 30, 30] == pauses
-    assert 0.5 == place.crashed(60.0)
-    assert 1.0 == place.crashed(1.0)
+    assert 0.5 == post.crashed(60.0)
+    assert 1.0 == post.crashed(1.0)
 
 
 def test_the_fifth_crash_in_a_minute_is_the_last_quick_one() -> None:
-    place = Place(0, Pauses())
+    post = Post(0, Pauses())
 
-    assert [0.5, 1, 2, 4, 30, 30] == [place.crashed(0.1) for _ in range(6)]
-    assert place.slowed
-    assert 0.5 == place.crashed(60.0)
-    assert not place.slowed
+    assert [0.5, 1, 2, 4, 30, 30] == [post.crashed(0.1) for _ in range(6)]
+    assert post.slowed
+    assert 0.5 == post.crashed(60.0)
+    assert not post.slowed
 
 
 async def test_what_cannot_be_started_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from bee_core.channel import Lines, Upstream
 from bee_core.disposition import Delete
 from bee_core.errors import BeeError
 from bee_core.events import AttemptSettled, Event, EventsDropped, ProcessStarted, WorkerStarted
 from bee_core.message import ZERO
 from bee_core.outcome import Failed, Outcome, Succeeded
-from bee_core.wire import Outbox, RemoteError, Told, decode, encode
+from bee_core.service.channel import Lines, Upstream
+from bee_core.service.wire import Outbox, RemoteError, Told, decode, encode
 from tests.core.test_events import SAMPLES
 
 EVENTS = [event for event, _, _ in SAMPLES]

@@ -23,7 +23,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
-from bee_core.exits import Exit
+from bee_core.service.exits import Exit
 
 HEARD = (signal.SIGTERM, signal.SIGINT)
 _ANSWER = 0.5

@@ -20,10 +20,10 @@ from bee_core.checks import check_whole
 from bee_core.duration import LONGEST
 from bee_core.errors import BrokerMisconfigured, InvalidOption, WorkerStuck
 from bee_core.events import AttemptSettled, Event
-from bee_core.exits import Exit
 from bee_core.hive import Hive
-from bee_core.pulse import Pulse, State
-from bee_core.signals import Signals
+from bee_core.service.exits import Exit
+from bee_core.service.pulse import Pulse, State
+from bee_core.service.signals import Signals
 
 log = logging.getLogger("bee")
 

@@ -1,6 +1,6 @@
 """Several processes of one program: started, watched, replaced, and stopped together.
 
-Each place has a number and one process that works in it. A process that crashes is started again
+Each post has a number and one process that works in it. A process that crashes is started again
 after a pause that grows; one that leaves by itself, to be recycled, is replaced at once, while its
 last jobs still run. The supervisor never loads the user's program, so it stays small and cannot be
 blocked by it. When it is killed its processes notice, and stop.
@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from bee_core.channel import Beat, Leaving, Lines, Said, Up
 from bee_core.errors import BeeError
 from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted, log
-from bee_core.exits import Exit
 from bee_core.journal import log_events
-from bee_core.places import PAUSES, Pauses, Place, Process
-from bee_core.pulse import HeartbeatFile, Pulse, State, together
-from bee_core.wire import Told
+from bee_core.service.channel import Beat, Leaving, Lines, Said, Up
+from bee_core.service.exits import Exit
+from bee_core.service.posts import PAUSES, Pauses, Post, Process
+from bee_core.service.pulse import HeartbeatFile, Pulse, State, together
+from bee_core.service.wire import Told
 
 Command: TypeAlias = Callable[[int, int], Sequence[str]]
-"""From the number of a place and of a file descriptor to the command of its process."""
+"""From the number of a post and of a file descriptor to the command of its process."""
 Listener: TypeAlias = Callable[[Told], None]
 
 FATAL = {Exit.USAGE, Exit.MISCONFIGURED}
@@ -53,7 +53,7 @@ class Supervisor:
         pauses: Pauses = PAUSES,
     ) -> None:
         self._command = command
-        self._places = [Place(number, pauses) for number in range(count)]
+        self._posts = [Post(number, pauses) for number in range(count)]
         self._until_empty = until_empty
         self._listeners = tuple(listeners)
         self._file = heartbeat_file
@@ -89,20 +89,20 @@ class Supervisor:
         """The first one alone until its program is loaded: what is wrong with it is said once."""
         first_up = asyncio.Event()
         async with asyncio.TaskGroup() as keeping:
-            keeping.create_task(self._keep(self._places[0], first_up))
+            keeping.create_task(self._keep(self._posts[0], first_up))
             await first_up.wait()
-            for place in self._places[1:]:
-                keeping.create_task(self._keep(place, asyncio.Event()))
+            for post in self._posts[1:]:
+                keeping.create_task(self._keep(post, asyncio.Event()))
 
-    async def _keep(self, place: Place, up: asyncio.Event) -> None:
-        """Have a process in this place, until there shall be none."""
+    async def _keep(self, post: Post, up: asyncio.Event) -> None:
+        """Have a process in this post, until there shall be none."""
         try:
             while not self._stop.is_set():
                 try:
-                    process = await self._start(place)
+                    process = await self._start(post)
                 except OSError as error:  # no memory, no more processes, no more files: it may pass
-                    log.error("process=%d cannot be started: %s", place.number, error)
-                    await self._rest(place.crashed(0.0))
+                    log.error("process=%d cannot be started: %s", post.number, error)
+                    await self._rest(post.crashed(0.0))
                     continue
                 assert process.ended is not None
                 await _first(process.ended, process.up)
@@ -110,9 +110,9 @@ class Supervisor:
                     up.set()
                     await _first(process.ended, process.leaving)
                 if not process.ended.done():
-                    place.first = False
+                    post.first = False
                     continue  # it is replaced while its last jobs run
-                pause = self._pause_after(place, process, process.ended.result())
+                pause = self._pause_after(post, process, process.ended.result())
                 up.set()
                 if pause is None:
                     return
@@ -124,12 +124,12 @@ class Supervisor:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), pause)
 
-    async def _start(self, place: Place) -> Process:
+    async def _start(self, post: Post) -> Process:
         mine, theirs = socket.socketpair()
         mine.setblocking(False)
         try:
             child = await asyncio.create_subprocess_exec(
-                *self._command(place.number, theirs.fileno()),
+                *self._command(post.number, theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,  # Ctrl-C in a terminal reaches the supervisor alone
@@ -139,19 +139,19 @@ class Supervisor:
             raise
         finally:
             theirs.close()
-        process = Process(place.number, child, mine)
+        process = Process(post.number, child, mine)
         self._alive.add(process)
-        process.ended = asyncio.create_task(self._see_out(process, place), name="bee:process")
+        process.ended = asyncio.create_task(self._see_out(process, post), name="bee:process")
         self._all_ended.add(process.ended)
         process.ended.add_done_callback(self._all_ended.discard)
-        self._announce(process, ProcessStarted(place.number, child.pid))
+        self._announce(process, ProcessStarted(post.number, child.pid))
         if self._stop.is_set():
             process.signal(signal.SIGTERM)
         return process
 
-    async def _see_out(self, process: Process, place: Place) -> int:
+    async def _see_out(self, process: Process, post: Post) -> int:
         """Listen to it until it has ended; return its code, negative for a signal."""
-        hearing = asyncio.create_task(self._hear(process, place), name="bee:hearing")
+        hearing = asyncio.create_task(self._hear(process, post), name="bee:hearing")
         code = await process.child.wait()
         await asyncio.wait({hearing}, timeout=_SILENT)
         hearing.cancel()
@@ -169,18 +169,18 @@ class Supervisor:
         self._announce(process, ended)
         return code
 
-    async def _hear(self, process: Process, place: Place) -> None:
+    async def _hear(self, process: Process, post: Post) -> None:
         loop, lines = asyncio.get_running_loop(), Lines()
         try:
             while data := await loop.sock_recv(process.line, 1 << 18):
                 for said in lines.feed(data):
-                    self._on_said(process, place, said)
+                    self._on_said(process, post, said)
         except OSError:  # it has ended
             return
         except BeeError as error:
             log.error("process=%d is not listened to any more: %s", process.number, error)
 
-    def _on_said(self, process: Process, place: Place, said: Said) -> None:
+    def _on_said(self, process: Process, post: Post, said: Said) -> None:
         match said:
             case Up(grace=grace):
                 process.grace = grace
@@ -189,25 +189,25 @@ class Supervisor:
                 process.leaving.set()
             case Beat(pulse=pulse):
                 process.pulse = pulse
-                place.working = place.working or pulse.state == "working"
+                post.working = post.working or pulse.state == "working"
             case Told():
                 self._tell(said)
 
-    def _pause_after(self, place: Place, process: Process, code: int) -> float | None:
-        """Seconds until another one takes its place; None if there shall be no other."""
+    def _pause_after(self, post: Post, process: Process, code: int) -> float | None:
+        """Seconds until another one takes its post; None if there shall be no other."""
         if self._stop.is_set() or (self._until_empty and code == 0):
             return None
-        if place.first and code in FATAL:
+        if post.first and code in FATAL:
             self._code = Exit(code)
             self._tell_all_to_stop()
             return None
-        place.first = False
+        post.first = False
         if process.leaving.is_set():
             return 0.0
-        slowed = place.slowed
-        pause = place.crashed(process.lived)
-        if place.slowed and not slowed:
-            event = ProcessSlowed(place.number, self._pauses.crashes, pause)
+        slowed = post.slowed
+        pause = post.crashed(process.lived)
+        if post.slowed and not slowed:
+            event = ProcessSlowed(post.number, self._pauses.crashes, pause)
             self._announce(process, event)
         return pause
 
@@ -258,7 +258,7 @@ class Supervisor:
     def _pulse(self) -> Pulse:
         """All of them as one. Those that leave are no longer counted."""
         pulses = [p.pulse for p in self._alive if p.pulse and not p.leaving.is_set()]
-        working = all(place.working for place in self._places)
+        working = all(post.working for post in self._posts)
         state: State = "working" if working else "starting"
         return Pulse(
             pid=os.getpid(),

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from bee_core.pulse import Pulse
+from bee_core.service.pulse import Pulse
 
 
 class Pauses(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Process:
             self.child.send_signal(number)
 
 
-class Place:
+class Post:
     """Where one process works, and how its predecessors fared."""
 
     def __init__(self, number: int, pauses: Pauses) -> None:

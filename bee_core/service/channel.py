@@ -16,8 +16,8 @@ from typing import TypeAlias
 import msgspec
 
 from bee_core.errors import BeeError
-from bee_core.pulse import Pulse
-from bee_core.wire import Told, decode, encode
+from bee_core.service.pulse import Pulse
+from bee_core.service.wire import Told, decode, encode
 
 _MARK = b"!"
 _MANY = 20
