@@ -141,7 +141,7 @@ async def work(
         points: list[Point] = []
         async with hive.working():
             start = last = time.monotonic()
-            done = 0
+            done = watched.done  # a loop that is held up comes here late
             while last - start < duration:
                 await asyncio.sleep(STEP)
                 now = time.monotonic()
@@ -179,7 +179,7 @@ def steady_rate(points: Sequence[Point]) -> float:
     """Over the last half of the time."""
     late = [
         (point.rate, point.at - before.at)
-        for before, point in pairwise(points)
+        for before, point in pairwise([Point(0.0, 0, 0.0, 0.0, 0.0), *points])
         if point.at > points[-1].at / 2
     ]
     return sum(rate * time for rate, time in late) / sum(time for _, time in late)
