@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos import kills, restarts, schedules, stores
+from tests.chaos import herds, kills, outages, restarts, schedules, stores
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
@@ -24,7 +24,7 @@ def test_workers_killed_at_random_lose_nothing(store: str) -> None:
 def test_a_server_killed_under_load_loses_nothing_it_has_acknowledged(store: str) -> None:
     report = restarts.run(store, restarts=3)
 
-    assert [] == report.faults
+    assert [] == report.faults, report.lines()
     assert len(report.audit.sent) > 100
 
 
@@ -43,3 +43,30 @@ def test_a_day_of_schedules_ticks_each_instant_once_whoever_is_killed(store: str
     assert [] == report.faults
     assert len(report.expected) > 50
     assert report.kills > 5
+
+
+@pytest.mark.parametrize("store", herds.NAMES)
+def test_processes_of_a_hive_that_are_stopped_or_killed_lose_nothing(store: str) -> None:
+    report = herds.run(store, herds.Plan(terms=8, kills=4, processes=4, least=2))
+
+    assert [] == report.faults, report.lines()
+    assert report.takeovers, "something was released"
+    assert report.redeliveries, "something was running where a process was killed"
+
+
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_processes_that_were_paused_for_two_leases_settle_nothing_of_what_they_lost(
+    store: str,
+) -> None:
+    report = herds.run(store, herds.Plan(stops=4, processes=4, least=2))
+
+    assert [] == report.faults, report.lines()
+    assert any(entry.what == "lost" for entry in report.entries), "a zombie has tried"
+
+
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_every_worker_goes_on_when_a_server_is_back(store: str) -> None:
+    report = outages.run(store, workers=4, seconds=4)
+
+    assert [] == report.faults, report.lines()
+    assert 4 == len(report.back_after)
