@@ -8,6 +8,7 @@ import click
 
 from bee_core.cli.db import db
 from bee_core.cli.examples import examples
+from bee_core.cli.explain import explain
 from bee_core.cli.health import health
 from bee_core.cli.worker import worker
 
@@ -19,6 +20,7 @@ from bee_core.cli.worker import worker
         "bee demo | cat    the same as plain lines",
         "bee db apply      create or upgrade the schema in PostgreSQL",
         "bee worker shop.jobs:hive    work on the queues of a program",
+        "bee explain mail order-4711  say why a job is not running",
     ),
 )
 @click.version_option(version("bee-jobs"), prog_name="bee")
@@ -43,3 +45,4 @@ def demo(plain: bool) -> None:
 main.add_command(db)
 main.add_command(worker)
 main.add_command(health)
+main.add_command(explain)
