@@ -146,6 +146,13 @@ class Attempt:
         said = None if self.delivery is None else self.delivery.said
         return None if said == self.told else said
 
+    def counted(self, outcome: Outcome) -> Outcome | None:
+        """What counts: why it was told to stop outranks how it did. None: its lease is lost."""
+        ending = self.ending
+        if ending is None:
+            return outcome
+        return None if isinstance(ending, LostLease) else ending
+
     def _arguments(self, call: Call) -> tuple[Any, ...]:
         return (self.job, self.delivery) if call.takes_delivery else (self.job,)
 

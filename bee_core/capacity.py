@@ -11,6 +11,7 @@ yet, wants a single slot, to look. One that expects none wants nothing, and cost
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ class Capacity:
         self.size = size
         self.members: list[Member] = []
         self.stirred = False
-        """Whether somebody is about to wake those who wait: once is enough for many jobs."""
+        """Whether those who wait are about to be woken."""
         self._turns = count(1)
         self._most = 0
         self._denied = False
@@ -157,6 +158,12 @@ class Capacity:
         if granted < most and expecting:
             self._denied = True
         return granted
+
+    def stir(self) -> None:
+        """Something is free again: wake those who wait soon, and once for many jobs."""
+        if not self.stirred:
+            self.stirred = True
+            asyncio.get_running_loop().call_soon(self.wake)
 
     def wake(self) -> None:
         """Tell those who wait and could have something now, in the order in which it is due."""

@@ -7,10 +7,10 @@ no longer consumes is the worst bug of this field.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from bee_core.broker import Broker
-from bee_core.capacity import Member
+from bee_core.broker import Broker, Inspector
+from bee_core.capacity import Member, Place
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
@@ -26,8 +26,8 @@ class Fetcher:
     `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
     certainly lasts to) and says whether a job was started, `resting` says whether the worker
     holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
-    after which nothing was to be had. If the worker is a `member` of a shared capacity, what may be
-    leased is claimed there first, and `is_ready` says whether something waits in the queue.
+    after which nothing was to be had. If the worker has a `place` in a shared capacity, what may be
+    leased is claimed there first; `running` says how many jobs run.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Fetcher:
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
-        member: Member | None,
-        is_ready: Callable[[], Awaitable[bool]],
+        place: Place | None,
+        running: Callable[[], int],
     ) -> None:
         self._broker = broker
         self._queue = queue
@@ -60,10 +60,8 @@ class Fetcher:
         self._room = room
         self._on_lease = on_lease
         self._resting = resting
-        self._nothing_left = is_empty
+        self._is_empty = is_empty
         self._on_vain = on_vain
-        self._member = member
-        self._something_waits = is_ready
         self.hungry = False
         """Whether its last lease came back full."""
         self._stopped = False
@@ -72,14 +70,53 @@ class Fetcher:
         self.full = False
         """Whether it waits for room."""
         self._more_room = asyncio.Event()
+        self._member: Member | None = None
+        if place is not None:
+            self._member = Member(place, room=room, running=running, on_room=self._more_room.set)
         self._waiting: asyncio.Task[None] | None = None
         self._cut_short: asyncio.Task[None] | None = None
+
+    def join(self) -> None:
+        """From now on its share of the capacity is kept for it."""
+        if self._member is not None:
+            self._member.join()
+
+    def leave(self) -> None:
+        """It uses nothing of the capacity any more."""
+        if self._member is not None:
+            self._member.leave()
 
     async def run(self, *, max_jobs: float, until_empty: bool) -> None:
         """Return when stopped, when enough jobs were started, or when there is nothing left.
 
         Raises only what waiting cannot mend: BrokerClosed and BrokerMisconfigured.
         """
+        try:
+            await self._fetch(max_jobs, until_empty)
+        finally:
+            if self._member is not None:
+                self._member.rest()
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._stopped = True
+        self._more_room.set()
+        self.look_again()
+
+    def made_room(self) -> None:
+        """The worker can take more than a moment ago; or others can, who share its capacity."""
+        if self._member is None:
+            self._more_room.set()
+        else:
+            self._member.capacity.stir()
+
+    def look_again(self) -> None:
+        """Do not wait for a wake-up any longer."""
+        if self._waiting is not None:
+            self._cut_short = self._waiting
+            self._waiting.cancel()
+
+    async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         started, woken, expecting = 0, False, True
         while not self._stopped and started < max_jobs:
             most = int(min(self._room(), BATCH, max_jobs - started))
@@ -92,53 +129,44 @@ class Fetcher:
                 self.full, self.last_fetched = False, self._clock.now()
                 continue
             if limit < 1:  # nobody keeps a slot for a queue in which nothing waits
-                expecting = await self._is_ready() or (woken := await self._wait())
+                expecting = await self._ask(self._is_ready) or (woken := await self._wait())
                 continue
-            before = self._clock.now()
-            try:
-                leases = await self._broker.lease(
-                    self._queue,
-                    limit=limit,
-                    duration=self._lease,
-                    holder=self._holder,
-                    throttle=self._throttle,
-                )
-            except (BrokerClosed, BrokerMisconfigured):
-                raise
-            except BaseException as error:
-                if own_cancellation(error):
-                    raise
-                self._give_back(full=False)
-                await self._trouble.back_off("lease", error)
+            until = self._clock.now() + self._lease
+            leases = await self._take(limit)
+            if leases is None:
                 continue
-            self._trouble.over("lease")
-            self.last_fetched = self._clock.now()
-            started += sum(self._on_lease(lease, before + self._lease) for lease in leases)
+            started += sum(self._on_lease(lease, until) for lease in leases)
             expecting = self.hungry = len(leases) >= limit
             self._give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()
             woken = False
             if len(leases) < limit:
-                if until_empty and await self._is_empty():
+                if until_empty and self._resting() and await self._ask(self._is_empty):
                     return
                 woken = expecting = await self._wait()
 
-    def stop(self) -> None:
-        """Take no more."""
-        self._stopped = True
-        self._more_room.set()
-        self.look_again()
-
-    def made_room(self) -> None:
-        """The worker can take more than a moment ago."""
-        self._more_room.set()
-
-    def look_again(self) -> None:
-        """Do not wait for a wake-up any longer."""
-        if self._waiting is not None:
-            self._cut_short = self._waiting
-            self._waiting.cancel()
+    async def _take(self, limit: int) -> Sequence[Lease] | None:
+        """Up to so many; None, after a pause, if the broker is in trouble."""
+        try:
+            leases = await self._broker.lease(
+                self._queue,
+                limit=limit,
+                duration=self._lease,
+                holder=self._holder,
+                throttle=self._throttle,
+            )
+        except (BrokerClosed, BrokerMisconfigured):
+            raise
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
+            self._give_back(full=False)
+            await self._trouble.back_off("lease", error)
+            return None
+        self._trouble.over("lease")
+        self.last_fetched = self._clock.now()
+        return leases
 
     async def _wait(self) -> bool:
         """Sleep until something may be ready. Only a hint: whatever goes wrong costs a poll.
@@ -172,10 +200,11 @@ class Fetcher:
             self._member.give_back(full=full)
 
     async def _is_ready(self) -> bool:
-        return await self._ask(self._something_waits)
-
-    async def _is_empty(self) -> bool:
-        return self._resting() and await self._ask(self._nothing_left)
+        """Whether something waits to be leased, as far as can be known."""
+        if not isinstance(self._broker, Inspector):
+            return True
+        stats = await self._broker.stats(self._queue)
+        return stats.ready > 0 and not stats.paused
 
     async def _ask(self, question: Callable[[], Awaitable[bool]]) -> bool:
         """What the store says, or no if it does not answer."""

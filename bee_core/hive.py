@@ -20,12 +20,7 @@ from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import Codec
 from bee_core.config import broker_url
 from bee_core.duration import Duration, seconds
-from bee_core.errors import (
-    BrokerClosed,
-    BrokerMisconfigured,
-    InvalidOption,
-    NoHandler,
-)
+from bee_core.errors import BrokerClosed, BrokerMisconfigured, InvalidOption, NoHandler
 from bee_core.events import Observer
 from bee_core.health import Health
 from bee_core.hive_queue import HiveQueue

@@ -73,6 +73,21 @@ class Planner:
             self._shifted.append(due.declared)
             self._bell.ring()
 
+    async def is_empty(self, store: Inspector) -> bool:
+        """Whether nothing is left in the queue but its own schedules, waiting for their time."""
+        if not self.planned:
+            return False
+        stats = await store.stats(self._queue)
+        if not stats.live:
+            return True
+        if stats.live > stats.delayed or stats.delayed > len(self._declared):
+            return False
+        waiting = 0
+        for one in self._declared:
+            stored = await store.get(self._queue, one.id)
+            waiting += stored is not None and stored.state is State.DELAYED and _is_schedule(stored)
+        return waiting == stats.delayed
+
     async def _ensure(self, batch: Sequence[Declared]) -> list[Declared]:
         """Send what is missing, to be worked out by who leases it. Return what was there."""
         sent = await self._send([one.message(_fresh(one)) for one in batch])
@@ -113,20 +128,6 @@ class Planner:
             else:
                 self._trouble.over(verb)
                 return answer
-
-
-async def is_empty(store: Inspector, queue: str, declared: Collection[Declared]) -> bool:
-    """Whether nothing is left in a queue but its own schedules, waiting for their time."""
-    stats = await store.stats(queue)
-    if not stats.live:
-        return True
-    if stats.live > stats.delayed or stats.delayed > len(declared):
-        return False
-    waiting = 0
-    for one in declared:
-        stored = await store.get(queue, one.id)
-        waiting += stored is not None and stored.state is State.DELAYED and _is_schedule(stored)
-    return waiting == stats.delayed
 
 
 def _batches(whole: list[T]) -> list[list[T]]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
-from bee_core.attempt import Attempt, Ending, LostLease
+from bee_core.attempt import Attempt, Ending
 from bee_core.clock import Clock
 from bee_core.delivery import attempt_number
-from bee_core.outcome import Failed, Outcome, TimedOut
+from bee_core.meter import Load
+from bee_core.outcome import Failed, Interrupted, Outcome, TimedOut
 from bee_core.processes import Processes
 from bee_core.threads import Threads
 from bee_core.ticks import COME_TO
@@ -40,9 +42,6 @@ class Slots:
     ) -> None:
         self._name = name
         self.size = size
-        """May be changed: nothing that runs is stopped."""
-        self.peak = 0
-        """The most that ran at once. Who looks sets it back."""
         self._clock = clock
         self._cancel_grace = cancel_grace
         self._tracing = tracing
@@ -51,6 +50,7 @@ class Slots:
         self._threads = Threads(name)
         self._alarm = clock.alarm()
         self._next_check = math.inf
+        self._peak = 0
         self.processes = Processes(size, patience=max(cancel_grace, _TURN))
         self.running: dict[int, Attempt] = {}
         """By token."""
@@ -62,17 +62,25 @@ class Slots:
         """How many more may be started."""
         return self.size - len(self.running)
 
+    def resize(self, size: int) -> None:
+        """From now on run that many at once. Nothing that runs is stopped."""
+        self.size = self.processes.size = size
+
+    def load(self, *, hungry: bool) -> Load:
+        """What there was to do since this was last asked; `hungry` if there was more to be had."""
+        peak, self._peak = self._peak, len(self.running)
+        return Load(peak, hungry and peak >= self.size)
+
     def start(self, attempt: Attempt, deadline: float) -> None:
         """Call its handler in a task of its own."""
         receipt = attempt.lease.receipt
         attempt.running = True
         self.running[receipt.token] = attempt
-        self.peak = max(self.peak, len(self.running))
-        tracing = self._tracing
-        if tracing is None or attempt.call is COME_TO:
+        self._peak = max(self._peak, len(self.running))
+        if self._tracing is None or attempt.call is COME_TO:
             run = attempt.run(self._threads, self.processes, self._abandoned)
         else:
-            run = self._traced(tracing, attempt)
+            run = self._traced(self._tracing, attempt)
         attempt.task = asyncio.create_task(run, name=f"bee:{self._name}:{receipt.id}")
         attempt.task.add_done_callback(partial(self._done, attempt))
         self._check_at(attempt, deadline)
@@ -85,6 +93,11 @@ class Slots:
             grace = self._cancel_grace if patience is None else patience
             attempt.patience = max(grace, _TURN)
             self._cancel(attempt)
+
+    def interrupt(self) -> None:
+        """Tell all that run to stop, as the worker does. They have a second at most to do so."""
+        for attempt in list(self.running.values()):
+            self.end(attempt, Interrupted(), patience=min(1.0, self._cancel_grace))
 
     async def watch(self) -> None:
         """Look after every attempt whose time has come, then sleep until the next one."""
@@ -107,20 +120,15 @@ class Slots:
             if attempt.task is not None:
                 attempt.task.cancel()
 
-    def close(self) -> None:
-        """Let idle threads end; kill child processes."""
+    async def aclose(self) -> None:
+        """End child processes; let idle threads end."""
+        await self.processes.aclose()
         self._threads.close()
-        self.processes.close()
 
-    async def _traced(self, tracing: Tracing, attempt: Attempt) -> Outcome:
-        async def run() -> tuple[Outcome, Outcome | None]:
-            outcome = await attempt.run(self._threads, self.processes, self._abandoned)
-            ending = outcome if attempt.ending is None else attempt.ending
-            return outcome, None if isinstance(ending, LostLease) else ending
-
-        lease, tag = attempt.lease, attempt.tag
-        number = attempt_number(lease.counters)
-        return await traced_run(tracing, self._name, lease, tag, number, run)
+    def _traced(self, tracing: Tracing, attempt: Attempt) -> Coroutine[Any, Any, Outcome]:
+        lease, tag, number = attempt.lease, attempt.tag, attempt_number(attempt.lease.counters)
+        run = partial(attempt.run, self._threads, self.processes, self._abandoned)
+        return traced_run(tracing, self._name, lease, tag, number, run, attempt.counted)
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None

@@ -70,22 +70,21 @@ async def traced_run(
     lease: Lease,
     tag: str,
     attempt: int,
-    run: Callable[[], Awaitable[tuple[Outcome, Outcome | None]]],
+    run: Callable[[], Awaitable[Outcome]],
+    counted: Callable[[Outcome], Outcome | None],
 ) -> Outcome:
-    """A run that is traced. It gives its outcome, and the one that counts; it never raises.
+    """A run that is traced, and never raises. `counted` makes of its outcome the one to be told.
 
-    Nor does this: what goes wrong with the tracing is logged.
+    Nor does this raise: what goes wrong with the tracing is logged.
     """
-    ran: list[tuple[Outcome, Outcome | None]] = []
+    outcome: Outcome | None = None
     try:
         with tracing.attempting(queue, lease, tag, attempt) as ended:
-            ran.append(await run())
-            ended(ran[0][1])
+            outcome = await run()
+            ended(counted(outcome))
     except Exception:
         log.exception("tracing failed")
-    if not ran:
-        ran.append(await run())
-    return ran[0][0]
+    return await run() if outcome is None else outcome
 
 
 def _carrying(draft: Draft, headers: Mapping[str, str]) -> Draft:

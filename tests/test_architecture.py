@@ -33,6 +33,7 @@ LAYERS = [
     ["handlers", "planner", "opentelemetry"],
     ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
     ["reporter"],
+    ["held", "upkeep"],
     ["worker"],
     ["hive"],
     ["service"],
@@ -49,7 +50,6 @@ LONGEST = 350
 LONG_FILES = {
     "bee_core/message.py": "all the data of the contract, in one place",
     "bee_memory/broker.py": "every verb of the contract, in one place",
-    "bee_core/worker.py": "the options of a worker, its phases, and what its parts report",
 }
 
 
