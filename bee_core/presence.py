@@ -85,7 +85,7 @@ class Announcer:
         """Say it again and again. That it fails is told, unless the worker is in trouble anyway."""
         while True:
             if self.presence is not None:
-                await self._announce(_written(self.presence))
+                await self._announce(written(self.presence))
             await self._clock.sleep(EVERY)
 
     async def withdraw(self) -> None:
@@ -109,7 +109,8 @@ class Announcer:
             self._on_recovered("announce")
 
 
-def _written(presence: Presence) -> str:
+def written(presence: Presence) -> str:
+    """As the store keeps it; without the kinds, if they are too many."""
     text = msgspec.json.encode(presence).decode()
     if len(text) > LONGEST_ABOUT:
         text = msgspec.json.encode(msgspec.structs.replace(presence, kinds=None)).decode()
