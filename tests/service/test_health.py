@@ -15,7 +15,7 @@ import pytest
 import bee_core as bee
 from bee_core.errors import BeeError
 from bee_core.health import QueueHealth, queue_health
-from bee_core.service.pulse import HeartbeatFile, Pulse, read_pulse, together
+from bee_core.service.pulse import HeartbeatFile, Pulse, read_pulse, summed
 from bee_core.testing import running
 from tests.cli.conftest import Bee
 from tests.servers import RedisServer, short_directory, valkey_binary
@@ -200,7 +200,7 @@ def test_what_is_no_duration_is_wrong_use(bee_command: Bee, age: str) -> None:
 def test_the_worst_of_several_counts() -> None:
     slow = msgspec.structs.replace(FINE, ready=False, fetched_ago=40.0, full=True)
 
-    both = together([pulse(), pulse(queues={"mail": slow, "films": FINE})])
+    both = summed([pulse(), pulse(queues={"mail": slow, "films": FINE})])
 
     assert FINE == both["films"]
     mail = both["mail"]
