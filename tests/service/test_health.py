@@ -165,7 +165,7 @@ def test_a_silent_process_among_several_is_dead(bee_command: Bee, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "no heartbeat file"), (b"{}", "is not a heartbeat file of bee")]
 )
-def test_a_file_that_says_nothing(
+def test_a_file_that_says_nothing_is_a_problem_in_words(
     bee_command: Bee,
     tmp_path: Path,
     content: bytes | None,
@@ -275,7 +275,9 @@ async def test_a_worker_whose_slots_are_all_busy_is_healthy(hive: bee.Hive) -> N
         (1000.0, 1.0, True, True),
     ],
 )
-def test_what_is_recent(ago: float | None, poll: float, full: bool, ready: bool) -> None:
+def test_an_answer_is_recent_for_ten_seconds_or_three_polls(
+    ago: float | None, poll: float, full: bool, ready: bool
+) -> None:
     last = None if ago is None else 5000.0 - ago
     none = {"running": 0, "held": 0, "stuck": 0, "settled": 0}
 
