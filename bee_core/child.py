@@ -1,6 +1,6 @@
 """The program of a child: a fresh interpreter that runs functions for its parent, one at a time.
 
-`processes.py` runs this file by its path, so nothing of bee is imported before a job asks for
+`parent.py` runs this file by its path, so nothing of bee is imported before a job asks for
 it. What both must know of the wire between them stands here: frames, each a kind and a payload.
 """
 

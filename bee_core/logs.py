@@ -5,7 +5,7 @@ people, `JsonFormatter` for machines. Both add the job that was being handled wh
 made. Nothing in a record can forge a second one: what is not printable is escaped.
 
 A library sets up no logging: `configure_logging` is for programs, and bee's own command calls it.
-What bee says, and when, is in `events.py`.
+What bee says, and when, is in `journal.py`.
 """
 
 from __future__ import annotations
@@ -152,20 +152,24 @@ def configure_logging(
     logging.captureWarnings(True)
 
 
+def text_of(value: object) -> str:
+    """The text of anything, or why there is none: a `__str__` may raise whatever it likes."""
+    try:
+        return str(value)
+    except BaseException as worse:
+        return f"(its text cannot be had: {type(worse).__name__})"
+
+
 def error_line(error: BaseException) -> str:
     """The type and text of an error, bounded, whatever its own methods do."""
-    try:
-        text = str(error)
-    except BaseException as worse:
-        text = f"(its text cannot be had: {type(worse).__name__})"
-    name = type(error).__name__
+    text, name = text_of(error), type(error).__name__
     line = f"{name}: {text}" if text else name
     return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 3] + "..."
 
 
 def shown(value: object) -> str:
     """A value for key=value: bare if it is one plain word, or else quoted and escaped."""
-    text = value if isinstance(value, str) else _text(value)
+    text = value if isinstance(value, str) else text_of(value)
     if text and text.isprintable() and not any(c in text for c in ' "=\\'):
         return text
     return escaped(json.dumps(text, ensure_ascii=False))
@@ -206,21 +210,14 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # the line is worth more than its arguments
-        return f"{_text(record.msg)} (and its arguments cannot be shown: {error_line(error)})"
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as error:
-        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+        return f"{text_of(record.msg)} (and its arguments cannot be shown: {error_line(error)})"
 
 
 def _json(line: dict[str, Any]) -> str:
     try:
         return json.dumps({key: _plain(value) for key, value in line.items()})
     except Exception:  # a value that even this could not tame
-        return json.dumps({str(key): _text(value) for key, value in line.items()})
+        return json.dumps({str(key): text_of(value) for key, value in line.items()})
 
 
 def _plain(value: object, depth: int = 0) -> object:
@@ -235,11 +232,11 @@ def _plain(value: object, depth: int = 0) -> object:
         case float() if math.isfinite(value):
             return float(value)
         case dict() if depth < _DEEPEST:
-            return {_text(key): _plain(item, depth + 1) for key, item in value.items()}
+            return {text_of(key): _plain(item, depth + 1) for key, item in value.items()}
         case list() | tuple() | set() | frozenset() if depth < _DEEPEST:
             return [_plain(item, depth + 1) for item in value]
         case _:
-            return _text(value)
+            return text_of(value)
 
 
 def _rfc3339(created: float) -> str:

@@ -7,7 +7,6 @@ How the metrics are served is up to the program: `prometheus_client.start_http_s
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, assert_never, get_args
 
@@ -37,6 +36,7 @@ from bee_core.events import (
     SettlementRefused,
     WorkerStarted,
     WorkerStopped,
+    log,
 )
 from bee_core.logs import error_line, shown
 from bee_core.message import QueueStats, Reason
@@ -48,8 +48,6 @@ try:
 except ImportError as error:
     need = 'prometheus_client is needed: pip install "bee-jobs[prometheus]"'
     raise ImportError(need) from error
-
-log = logging.getLogger("bee")
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds: the upper ends of the histogram's buckets."""
@@ -101,7 +99,7 @@ class PrometheusObserver:
             registry=registry,
             buckets=tuple(buckets),
         )
-        self._children: dict[tuple[Any, ...], Any] = {}
+        self._known: dict[tuple[Any, ...], Any] = {}
         self._begun: dict[tuple[str, int], str] = {}  # queue and token: who runs it
         self._holders: dict[str, str] = {}  # workers, and their queues
         self._met: set[tuple[str, str]] = set()
@@ -113,49 +111,49 @@ class PrometheusObserver:
                 if (queue, tag) not in self._met:
                     self._meet(queue, tag)
                 self._begun[queue, token] = holder
-                self._child(self._running, queue).inc()
+                self._series(self._running, queue).inc()
             case AttemptSettled():
                 self._settled(event)
             case AttemptLost(queue=queue, token=token, tag=tag):
                 self._ended(queue, token)
-                self._child(self._lost, queue, tag).inc()
+                self._series(self._lost, queue, tag).inc()
             case SettlementRefused(queue=queue, token=token):
                 self._ended(queue, token)
-                self._child(self._refused, queue).inc()
+                self._series(self._refused, queue).inc()
             case ResultDropped(queue=queue, tag=tag):
-                self._child(self._dropped, queue, tag).inc()
+                self._series(self._dropped, queue, tag).inc()
             case HandlerStuck(queue=queue, tag=tag):
-                self._child(self._stuck, queue, tag).inc()
+                self._series(self._stuck, queue, tag).inc()
             case LoopBlocked(queue=queue):
-                self._child(self._blocked, queue).inc()
+                self._series(self._blocked, queue).inc()
             case BrokerTrouble(queue=queue, verb=verb):
-                self._child(self._recovered, queue, verb)
-                self._child(self._trouble, queue, verb).inc()
+                self._series(self._recovered, queue, verb)
+                self._series(self._trouble, queue, verb).inc()
             case BrokerRecovered(queue=queue, verb=verb):
-                self._child(self._recovered, queue, verb).inc()
+                self._series(self._recovered, queue, verb).inc()
             case BrokerAilment(queue=queue, finding=finding):
-                self._child(self._ailments, queue, finding.topic).inc()
+                self._series(self._ailments, queue, finding.topic).inc()
             case ScheduleMissed(queue=queue, name=name):
-                self._child(self._missed, queue, name).inc()
+                self._series(self._missed, queue, name).inc()
             case WorkerStarted(queue=queue, holder=holder):
                 self._holders[holder] = queue
-                self._child(self._workers, queue).inc()
+                self._series(self._workers, queue).inc()
                 for metric in (self._running, self._blocked, self._refused):
-                    self._child(metric, queue)
+                    self._series(metric, queue)
             case WorkerStopped(queue=queue, holder=holder):
                 self._left(queue, holder)
             case ProcessStarted(process=process):
                 for wanted in ("true", "false"):
-                    self._child(self._ends, str(process), wanted)
+                    self._series(self._ends, str(process), wanted)
             case ProcessEnded(process=process, pid=pid, wanted=wanted):
                 self.process_ended(pid)
-                self._child(self._ends, str(process), str(wanted).lower()).inc()
+                self._series(self._ends, str(process), str(wanted).lower()).inc()
             case ProcessSlowed(process=process):
-                self._child(self._loops, str(process)).inc()
+                self._series(self._loops, str(process)).inc()
             case EventsDropped(count=count):
                 self._unheard.inc(count)
             case ConcurrencyChanged(queue=queue, size=size):
-                self._child(self._sizes, queue).set(size)
+                self._series(self._sizes, queue).set(size)
             case _:
                 assert_never(event)
 
@@ -169,39 +167,39 @@ class PrometheusObserver:
         """Begin at 0 what may be counted of these jobs: an alert sees no rise in what is new."""
         self._met.add((queue, tag))
         for outcome in OUTCOMES:
-            self._child(self._attempts, queue, tag, outcome)
+            self._series(self._attempts, queue, tag, outcome)
         for fate in FATES:
-            self._child(self._fates, queue, tag, fate)
+            self._series(self._fates, queue, tag, fate)
         for metric in (self._lost, self._stuck, self._dropped):
-            self._child(metric, queue, tag)
+            self._series(metric, queue, tag)
 
     def _settled(self, event: AttemptSettled) -> None:
         queue, tag = event.queue, event.tag
         if self._ended(queue, event.token):
-            self._child(self._durations, queue, tag).observe(event.duration)
-        self._child(self._attempts, queue, tag, reason_of(event.outcome)).inc()
-        self._child(self._fates, queue, tag, _fate(event.disposition)).inc()
+            self._series(self._durations, queue, tag).observe(event.duration)
+        self._series(self._attempts, queue, tag, reason_of(event.outcome)).inc()
+        self._series(self._fates, queue, tag, _fate(event.disposition)).inc()
 
     def _ended(self, queue: str, token: int) -> bool:
         """Whether it had begun: bytes that nobody could read never did."""
         if self._begun.pop((queue, token), None) is None:
             return False
-        self._child(self._running, queue).dec()
+        self._series(self._running, queue).dec()
         return True
 
     def _left(self, queue: str, holder: str) -> None:
         """A worker has left, and what it ran with it, even if nobody said so."""
         if self._holders.pop(holder, None) is not None:
-            self._child(self._workers, queue).dec()
+            self._series(self._workers, queue).dec()
         for key in [key for key, who in self._begun.items() if who == holder]:
             self._ended(*key)
 
-    def _child(self, metric: Any, *labels: str) -> Any:
+    def _series(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return child
+        series = self._known.get(key)
+        if series is None:
+            series = self._known[key] = metric.labels(*labels)
+        return series
 
     def _counter(self, name: str, text: str, labels: list[str]) -> Counter:
         try:

@@ -45,7 +45,6 @@ POLICY_HEADER = "bee-policy"
 MAX_BYTES = 256 * 1024
 _BATCH = 500
 _BATCH_BYTES = 1024 * 1024
-_HEADER_BYTES = MOST_HEADER_BYTES
 _TRIES = 3
 
 
@@ -334,8 +333,8 @@ def _headers(headers: Mapping[str, str], policy: Policy | None) -> Mapping[str, 
         size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
     except UnicodeEncodeError as error:
         raise InvalidPayload(f"headers must be text that UTF-8 can hold: {error}") from error
-    if size > _HEADER_BYTES:
-        raise InvalidPayload(f"headers of {size} bytes; at most {_HEADER_BYTES}")
+    if size > MOST_HEADER_BYTES:
+        raise InvalidPayload(f"headers of {size} bytes; at most {MOST_HEADER_BYTES}")
     return headers
 
 

@@ -36,4 +36,5 @@ async def main() -> None:
         await hive.run(until_empty=True)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

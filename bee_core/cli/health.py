@@ -43,7 +43,7 @@ _PATIENCE = 5.0
     metavar="TIME",
     help="Older than this is dead: 30s.",
 )
-@click.option("--ready", is_flag=True, help="Also: the broker answers, it and everybody else.")
+@click.option("--ready", is_flag=True, help="Also: it works, and the broker answers.")
 @click.option("--url", metavar="URL", help="The broker to ask, with --ready. Otherwise BEE_URL.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def health(

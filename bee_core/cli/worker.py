@@ -7,7 +7,6 @@ program is imported when the command runs, and never by a supervisor.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from bee_core.cli.loading import WrongUse, load_hive
 from bee_core.cli.units import as_bytes, as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError
+from bee_core.events import log
 from bee_core.hive import Hive
 from bee_core.logs import configure_logging
 from bee_core.registry import backend
@@ -33,8 +33,6 @@ from bee_core.service.runner import run_hive
 from bee_core.service.signals import Signals
 from bee_core.service.supervisor import Supervisor
 from bee_core.service.wire import Outbox, Told, encode
-
-log = logging.getLogger("bee")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
         return min((self, *self.processes), key=lambda pulse: pulse.time)
 
 
-def together(pulses: Sequence[Pulse]) -> dict[str, QueueHealth]:
+def summed(pulses: Sequence[Pulse]) -> dict[str, QueueHealth]:
     """Every queue over all processes: numbers are added, and the worst answer counts."""
     found: dict[str, QueueHealth] = {}
     for pulse in pulses:

@@ -8,7 +8,6 @@ ones end without a limit of time, and leaves.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -19,13 +18,11 @@ from pathlib import Path
 from bee_core.checks import check_whole
 from bee_core.duration import LONGEST
 from bee_core.errors import BrokerMisconfigured, InvalidOption, WorkerStuck
-from bee_core.events import AttemptSettled, Event
+from bee_core.events import AttemptSettled, Event, log
 from bee_core.hive import Hive
 from bee_core.service.exits import Exit
 from bee_core.service.pulse import Pulse, State
 from bee_core.service.signals import Signals
-
-log = logging.getLogger("bee")
 
 _BEAT = 1.0
 """Seconds between two pulses."""

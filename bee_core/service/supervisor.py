@@ -23,7 +23,8 @@ from bee_core.journal import log_events
 from bee_core.service.channel import Beat, Leaving, Lines, Said, Up
 from bee_core.service.exits import Exit
 from bee_core.service.posts import PAUSES, Pauses, Post, Process
-from bee_core.service.pulse import HeartbeatFile, Pulse, State, together
+from bee_core.service.pulse import HeartbeatFile, Pulse, State, summed
+from bee_core.service.signals import HEARD
 from bee_core.service.wire import Told
 
 Command: TypeAlias = Callable[[int, int], Sequence[str]]
@@ -68,7 +69,7 @@ class Supervisor:
     async def run(self) -> Exit:
         """Once. Takes over SIGTERM and SIGINT of this process."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in HEARD:
             loop.add_signal_handler(number, self.stop)
         beating = asyncio.create_task(self._beat(), name="bee:pulse")
         try:
@@ -77,7 +78,7 @@ class Supervisor:
                 await asyncio.wait(self._all_ended)
         finally:
             beating.cancel()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in HEARD:
                 loop.remove_signal_handler(number)
             for process in self._alive:
                 process.signal(signal.SIGKILL)
@@ -265,7 +266,7 @@ class Supervisor:
             time=time.time(),
             started=self._started,
             state="stopping" if self._stop.is_set() else state,
-            queues=together(pulses),
+            queues=summed(pulses),
             processes=pulses,
         )
 

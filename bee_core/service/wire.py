@@ -16,6 +16,7 @@ import msgspec
 
 from bee_core.errors import BeeError
 from bee_core.events import AttemptLost, AttemptSettled, Event, EventsDropped, log
+from bee_core.logs import text_of
 from bee_core.outcome import Succeeded
 
 KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
@@ -156,11 +157,7 @@ def _to_json(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    try:
-        text = str(value)
-    except Exception as error:  # its __str__ raised
-        text = f"(its text cannot be had: {type(error).__name__})"
-    return text[:_LONGEST].encode("utf-8", "replace").decode()
+    return text_of(value)[:_LONGEST].encode("utf-8", "replace").decode()
 
 
 def _from_json(kind: type, value: Any) -> object:

@@ -22,6 +22,7 @@ import bee_core as bee
 from bee_core.events import AttemptSettled, Event
 from tests.chaos import stores
 from tests.chaos.ledger import Ledger
+from tests.chaos.verdict import tell
 from tests.chaos.workers import fork, stop_all
 
 QUEUE = "groups"
@@ -197,10 +198,7 @@ def main() -> int:
         )
     finally:
         server.stop()
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from bee_memory import MemoryBroker
 from tests.chaos import herd_program, stores
 from tests.chaos.herd_program import LEASE, QUEUES, Work
 from tests.chaos.ledger import Audit, Entry, Ledger, entries
+from tests.chaos.verdict import tell
 
 NAMES = ("memory", *stores.NAMES)
 _RATE = 60
@@ -89,8 +90,9 @@ class Processes:
         match told.event:
             case WorkerStarted():
                 self._queues[told.pid] = self._queues.get(told.pid, 0) + 1
-            case ProcessEnded(pid=pid):
+            case ProcessEnded(pid=pid):  # its number may be another one's soon
                 self._queues.pop(pid, None)
+                self._told.discard(pid)
 
 
 class Tasks:
@@ -356,10 +358,7 @@ def main() -> int:
     options = vars(parser.parse_args())
     store = options.pop("store")
     report = run(store, Plan(**options))
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 import bee_core as bee
 from tests.chaos import stores
 from tests.chaos.ledger import Audit, Ledger
+from tests.chaos.verdict import tell
 from tests.chaos.workers import LEASE, QUEUE, Work, fork_worker, stop_all
 
 
@@ -133,10 +134,7 @@ def main() -> int:
     finally:
         if server is not None:
             server.stop()
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

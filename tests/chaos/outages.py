@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.chaos import restarts, stores
 from tests.chaos.kills import until_empty
 from tests.chaos.ledger import Audit, entries
+from tests.chaos.verdict import tell
 from tests.chaos.workers import LEASE, fork, fork_worker, stop_all
 
 _MOST_GROWTH = 2.0
@@ -114,10 +115,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
     report = run(options.store, workers=options.workers, seconds=options.seconds)
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import bee_core as bee
 from tests.chaos import stores
 from tests.chaos.kills import until_empty
 from tests.chaos.ledger import Audit, Ledger
+from tests.chaos.verdict import tell
 from tests.chaos.workers import LEASE, QUEUE, Work, fork, fork_worker, stop_all
 
 
@@ -162,10 +163,7 @@ def main() -> int:
         calm=options.calm,
         seed=options.seed,
     )
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from bee_core.message import State
 from tests.chaos import stores
 from tests.chaos.faster import InRealTime, Pace, faster
 from tests.chaos.ledger import Ledger
+from tests.chaos.verdict import tell
 from tests.chaos.workers import QUEUE, Work, fork, stop_all
 
 START = datetime(2026, 3, 28, 18, tzinfo=UTC)
@@ -342,10 +343,7 @@ def main() -> int:
         pause=options.pause,
         seed=options.seed,
     )
-    print("\n".join(report.lines()))
-    for fault in report.faults:
-        print(f"FAULT: {fault}")
-    return 1 if report.faults else 0
+    return tell(report)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,13 @@ FIXED = (
 )
 MODULES = [
     "bee_core",
+    "bee_core.events",
+    "bee_core.explain",
     "bee_core.logs",
     "bee_core.opentelemetry",
     "bee_core.prometheus",
     "bee_core.scaling",
+    "bee_core.service.wire",
     "bee_core.testing",
     "bee_memory",
 ]

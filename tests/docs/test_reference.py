@@ -114,6 +114,28 @@ def test_the_defaults_of_a_worker_are_its_own(owner: type) -> None:
     }
 
 
+def test_the_options_about_capacity_are_those_of_a_queue() -> None:
+    parameters = inspect.signature(bee.Hive.queue).parameters
+    printed = column(POLICY["The capacity of a hive"], 1)
+    del printed["option"]
+
+    assert {"precedence", "share", "size"} == printed.keys()
+    assert {name: parameters[name].default for name in printed} == {
+        name: value(cell) for name, cell in printed.items()
+    }
+    assert inspect.signature(bee.Hive).parameters["capacity"].default is None
+
+
+def test_the_defaults_of_auto_are_its_own() -> None:
+    auto = bee.Auto()
+    printed = column(POLICY["Auto"], 1)
+    del printed["field"]
+
+    assert {name: getattr(auto, name) for name in auto.__struct_fields__} == {
+        name: value(cell) for name, cell in printed.items()
+    }
+
+
 def test_the_limits_are_as_printed() -> None:
     numbers = [row[1].split("`")[1] for row in tables(POLICY["Limits"]) if "`" in row[1]]
     longest = "a" * checks._LONGEST_ID
@@ -128,11 +150,12 @@ def test_the_limits_are_as_printed() -> None:
         str(limit)
         for limit in (
             queue.MAX_BYTES,
-            queue._HEADER_BYTES,
+            checks.MOST_HEADER_BYTES,
             attempt.DETAIL,
             len(longest),
             schedule.LONGEST_NAME,
             checks.LONGEST_PROGRESS,
+            message.HISTORY,
             checks.MOST_AWAITED,
             len(name),
             codec.DEEPEST,

@@ -15,7 +15,7 @@ import pytest
 import bee_core as bee
 from bee_core.errors import BeeError
 from bee_core.health import QueueHealth, queue_health
-from bee_core.service.pulse import HeartbeatFile, Pulse, read_pulse, together
+from bee_core.service.pulse import HeartbeatFile, Pulse, read_pulse, summed
 from bee_core.testing import running
 from tests.cli.conftest import Bee
 from tests.servers import RedisServer, short_directory, valkey_binary
@@ -165,7 +165,7 @@ def test_a_silent_process_among_several_is_dead(bee_command: Bee, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "no heartbeat file"), (b"{}", "is not a heartbeat file of bee")]
 )
-def test_a_file_that_says_nothing(
+def test_a_file_that_says_nothing_is_a_problem_in_words(
     bee_command: Bee,
     tmp_path: Path,
     content: bytes | None,
@@ -200,7 +200,7 @@ def test_what_is_no_duration_is_wrong_use(bee_command: Bee, age: str) -> None:
 def test_the_worst_of_several_counts() -> None:
     slow = msgspec.structs.replace(FINE, ready=False, fetched_ago=40.0, full=True)
 
-    both = together([pulse(), pulse(queues={"mail": slow, "films": FINE})])
+    both = summed([pulse(), pulse(queues={"mail": slow, "films": FINE})])
 
     assert FINE == both["films"]
     mail = both["mail"]
@@ -275,7 +275,9 @@ async def test_a_worker_whose_slots_are_all_busy_is_healthy(hive: bee.Hive) -> N
         (1000.0, 1.0, True, True),
     ],
 )
-def test_what_is_recent(ago: float | None, poll: float, full: bool, ready: bool) -> None:
+def test_an_answer_is_recent_for_ten_seconds_or_three_polls(
+    ago: float | None, poll: float, full: bool, ready: bool
+) -> None:
     last = None if ago is None else 5000.0 - ago
     none = {"running": 0, "held": 0, "stuck": 0, "settled": 0}
 

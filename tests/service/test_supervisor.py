@@ -68,7 +68,9 @@ time.sleep(3600)
 """
     run = Run(program, 2)
     await run.until(ProcessStarted, 2)
-    await asyncio.sleep(0.3)  # until the second ignores the signal, too
+    async with asyncio.timeout(20):
+        while not all(process.up.is_set() for process in run.supervisor._alive):
+            await asyncio.sleep(0.01)  # until both ignore the signal
 
     run.supervisor.stop()
 

@@ -24,7 +24,7 @@ CONTEXT = click.Context(click.Command("x"))
         ("0", 0.0),
     ],
 )
-def test_durations(text: str, expected: float) -> None:
+def test_a_duration_is_a_number_and_maybe_a_unit(text: str, expected: float) -> None:
     assert expected == as_seconds(CONTEXT, OPTION, text)
 
 
@@ -39,18 +39,18 @@ def test_durations(text: str, expected: float) -> None:
         ("4 k", 4096),
     ],
 )
-def test_sizes(text: str, expected: int) -> None:
+def test_a_size_is_a_number_and_maybe_a_unit(text: str, expected: int) -> None:
     assert expected == as_bytes(CONTEXT, OPTION, text)
 
 
 @pytest.mark.parametrize("text", ["", "s", "5 weeks", "-1", "1e3", "inf", "5M", "99999999d", "٣"])
-def test_no_durations(text: str) -> None:
+def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         as_seconds(CONTEXT, OPTION, text)
 
 
 @pytest.mark.parametrize("text", ["", "M", "5 bytes", "-1", "0", "0.1", "5T", "5s"])
-def test_no_sizes(text: str) -> None:
+def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         as_bytes(CONTEXT, OPTION, text)
 

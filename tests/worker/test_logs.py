@@ -237,7 +237,7 @@ def test_no_id_can_forge_a_line_of_other_formatters_either() -> None:
         ("\ud800", '"\\ud800"'),
         (None, "None"),
         (1.5, "1.5"),
-        (Unshowable(), '"<Unshowable that cannot be shown: RuntimeError>"'),
+        (Unshowable(), '"(its text cannot be had: RuntimeError)"'),
     ],
 )
 def test_values_are_quoted_when_they_must_be(value: object, expected: str) -> None:
