@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -82,10 +82,15 @@ async def traced_run(
             ran.append(await run())
             ended(ran[0][1])
     except Exception:
-        log.exception("tracing failed")
+        _complain()
     if not ran:
         ran.append(await run())
     return ran[0][0]
+
+
+def _complain() -> None:
+    with suppress(Exception):  # a log that fails must not end a job, or a send, either
+        log.exception("tracing failed")
 
 
 def _carrying(draft: Draft, headers: Mapping[str, str]) -> Draft:
