@@ -46,7 +46,7 @@ class Tracing(Protocol):
 
 
 def traced_send(tracing: Tracing, send: Send) -> Send:
-    """A send that is traced. What goes wrong with the tracing is logged: it is sent once, anyhow."""
+    """A send that is traced. What goes wrong with the tracing is logged, and it is sent once."""
 
     async def sending(queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         sent: Sequence[Sent] | None = None
