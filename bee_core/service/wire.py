@@ -6,6 +6,7 @@ which the name and the text arrive. `Outbox` takes events from a worker that mus
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -64,7 +65,14 @@ def encode(told: Told) -> bytes:
     fields = msgspec.structs.asdict(event)
     if _TAKEN & fields.keys():  # the events about processes say these themselves
         head = {name: value for name, value in head.items() if name not in fields}
-    return _encoder.encode(head | {"event": type(event).__name__} | fields)
+    line = head | {"event": type(event).__name__} | fields
+    try:
+        return _encoder.encode(line)
+    except (
+        UnicodeEncodeError
+    ):  # lone surrogates, such as of a file name: no text, but no harm either
+        plain = msgspec.to_builtins(line, enc_hook=_to_json)
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def decode(line: bytes) -> Told:

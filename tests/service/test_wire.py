@@ -13,9 +13,16 @@ import pytest
 
 from bee_core.disposition import Delete
 from bee_core.errors import BeeError
-from bee_core.events import AttemptSettled, Event, EventsDropped, ProcessStarted, WorkerStarted
+from bee_core.events import (
+    AttemptSettled,
+    Event,
+    EventsDropped,
+    LoopBlocked,
+    ProcessStarted,
+    WorkerStarted,
+)
 from bee_core.message import ZERO
-from bee_core.outcome import Failed, Outcome, Succeeded
+from bee_core.outcome import Failed, Outcome, Succeeded, TimedOut
 from bee_core.service.channel import Lines, Upstream
 from bee_core.service.wire import Outbox, RemoteError, Told, decode, encode
 from tests.core.test_events import SAMPLES
@@ -117,6 +124,16 @@ def test_an_error_arrives_as_its_name_and_its_text(error: Exception, text: str) 
 def test_what_is_no_event_is_refused(line: bytes) -> None:
     with pytest.raises(BeeError, match="not an event of bee"):
         decode(line)
+
+
+def test_text_that_is_none_arrives_as_well_as_it_can() -> None:
+    blocked = LoopBlocked("mail", ("id",), 'File "caf\udce9.py", line 1', None)
+    late = settled(TimedOut(2.0, "\ud800"))
+
+    told = [decode(encode(Told(12.5, 3, 7, event))).event for event in (blocked, late)]
+
+    shown = LoopBlocked("mail", ("id",), 'File "caf?.py", line 1', None)
+    assert [shown, settled(TimedOut(2.0, "?"))] == told
 
 
 def test_lines_may_come_in_pieces() -> None:
