@@ -68,9 +68,7 @@ def encode(told: Told) -> bytes:
     line = head | {"event": type(event).__name__} | fields
     try:
         return _encoder.encode(line)
-    except (
-        UnicodeEncodeError
-    ):  # lone surrogates, such as of a file name: no text, but no harm either
+    except UnicodeEncodeError:  # lone surrogates, such as of a file name
         plain = msgspec.to_builtins(line, enc_hook=_to_json)
         return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -166,7 +164,7 @@ def _to_json(value: object) -> object:
 def _text(value: object) -> str:
     try:
         text = str(value)
-    except Exception as error:  # its __str__ raised
+    except BaseException as error:  # its __str__ raised, or worse
         text = f"(its text cannot be had: {type(error).__name__})"
     return text[:_LONGEST].encode("utf-8", "replace").decode()
 

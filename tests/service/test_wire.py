@@ -89,16 +89,24 @@ class Nameless(Exception):
         raise RuntimeError
 
 
+class Violent(Exception):
+    """An error that ends who asks for its text."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
         (ValueError("no"), "ValueError: no"),
         (KeyError(), "KeyError"),
         (Nameless(), "Nameless: (its text cannot be had: RuntimeError)"),
+        (Violent(), "Violent: (its text cannot be had: SystemExit)"),
         (ValueError("\ud800"), "ValueError: ?"),
         (ValueError("x" * 100_000), "ValueError: " + "x" * 4_000),
     ],
-    ids=["plain", "without text", "raises", "no text at all", "long"],
+    ids=["plain", "without text", "raises", "exits", "no text at all", "long"],
 )
 def test_an_error_arrives_as_its_name_and_its_text(error: Exception, text: str) -> None:
     told = decode(encode(Told(0.0, 0, 1, settled(Failed(error)))))
