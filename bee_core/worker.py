@@ -41,6 +41,7 @@ from bee_core.errors import (
     BeeError,
     BrokerClosed,
     BrokerMisconfigured,
+    BrokerUnavailable,
     DecodeError,
     InvalidOption,
     UnknownJob,
@@ -67,7 +68,7 @@ from bee_core.slots import Slots
 from bee_core.strategy import Policy, resolve
 from bee_core.ticks import COME_TO, Due
 from bee_core.tracing import Tracing
-from bee_core.trouble import Trouble, uninterrupted
+from bee_core.trouble import Trouble, own_cancellation, uninterrupted
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
 J = TypeVar("J")
@@ -405,9 +406,12 @@ class Worker(Generic[J]):
         try:
             async with asyncio.timeout(_WITHDRAW):
                 await self._announcer.withdraw()
-        except Exception as error:
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
             if not self._trouble.under_way:
-                self._report.trouble("announce", error)
+                shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
+                self._report.trouble("announce", shown)
 
     async def _drain(self) -> None:
         """Let running jobs end; interrupt what is left when the grace is over."""
