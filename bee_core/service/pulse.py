@@ -88,5 +88,5 @@ def read_pulse(path: Path) -> Pulse:
 
 
 def age(pulse: Pulse) -> float:
-    """Seconds since its time."""
-    return max(0.0, time.time() - pulse.time)
+    """Seconds between its time and now: one that lives follows a clock that was set back, too."""
+    return abs(time.time() - pulse.time)

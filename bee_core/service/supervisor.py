@@ -248,11 +248,15 @@ class Supervisor:
                 log.exception("listener %r failed on %s", listener, type(told.event).__name__)
 
     async def _beat(self) -> None:
+        troubled = False
         while self._file is not None:
             try:
                 self._file.write(self._pulse())
+                troubled = False
             except OSError as error:
-                log.warning("the heartbeat file cannot be written: %s", error)
+                if not troubled:
+                    log.warning("the heartbeat file cannot be written: %s", error)
+                troubled = True
             await asyncio.sleep(self._pauses.beat)
 
     def _pulse(self) -> Pulse:

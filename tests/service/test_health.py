@@ -151,6 +151,17 @@ def test_not_ready_is_said_in_one_line(
     assert (1, f"{says}\n") == (ready.exit_code, ready.output)
 
 
+def test_a_file_that_was_left_before_the_clock_was_set_back_is_no_sign_of_life(
+    bee_command: Bee, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "heartbeat", time=time.time() + 3600)
+
+    answer = bee_command("health", "--heartbeat-file", file)
+
+    assert 1 == answer.exit_code
+    assert "process 7 has been silent for" in answer.output
+
+
 def test_a_silent_process_among_several_is_dead(bee_command: Bee, tmp_path: Path) -> None:
     silent = pulse(pid=8, time=time.time() - 100)
     file = write(tmp_path / "heartbeat", processes=[pulse(), silent])
