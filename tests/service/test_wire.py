@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -132,6 +134,39 @@ def test_an_error_arrives_as_its_name_and_its_text(error: Exception, text: str) 
 def test_what_is_no_event_is_refused(line: bytes) -> None:
     with pytest.raises(BeeError, match="not an event of bee"):
         decode(line)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_what_is_handed_on_stays_what_it_is(event: Event) -> None:
+    once = decode(encode(Told(12.5, 3, 7, event)))
+
+    assert once == decode(encode(once))
+
+
+def test_events_that_wait_keep_neither_results_nor_tracebacks_alive() -> None:
+    class Thing:
+        """Something large."""
+
+    def fail(thing: Thing) -> Failed:
+        try:
+            raise ValueError("no")
+        except ValueError as error:
+            return Failed(error)
+
+    reads = threading.Event()
+    outbox = Outbox(lambda batch: None if reads.wait(30) else None, 0, 1)
+    result, local = Thing(), Thing()
+    alive = [weakref.ref(result), weakref.ref(local)]
+
+    for _ in range(2):
+        outbox.observe(settled(Succeeded(result)))
+        outbox.observe(settled(fail(local)))
+    del result, local
+    gc.collect()
+
+    assert [None, None] == [one() for one in alive]
+    reads.set()
+    outbox.close(30)
 
 
 def test_text_that_is_none_arrives_as_well_as_it_can() -> None:
