@@ -154,7 +154,11 @@ def test_events_that_wait_keep_neither_results_nor_tracebacks_alive() -> None:
             return Failed(error)
 
     reads = threading.Event()
-    outbox = Outbox(lambda batch: None if reads.wait(30) else None, 0, 1)
+
+    def write(batch: Sequence[Told]) -> None:
+        reads.wait(30)
+
+    outbox = Outbox(write, 0, 1)
     result, local = Thing(), Thing()
     alive = [weakref.ref(result), weakref.ref(local)]
 
