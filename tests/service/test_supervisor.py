@@ -170,3 +170,29 @@ async def test_a_heartbeat_file_that_cannot_be_written_is_complained_about_once(
 
     assert Exit.OK == await task
     assert 1 == caplog.text.count("the heartbeat file cannot be written")
+
+
+async def test_those_that_leave_and_do_not_end_are_not_replaced_without_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = """
+import socket, sys, time
+socket.socket(fileno=int(sys.argv[2])).sendall(
+    b'!{"type":"up","grace":0.1}\\n!{"type":"leaving"}\\n'
+)
+time.sleep(3600)
+"""
+    run = Run(program)
+    async with asyncio.timeout(20):
+        while "is replaced when one of 4 has left" not in caplog.text:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert 4 == len(run.of(ProcessStarted))
+
+    first = run.of(ProcessStarted)[0]
+    assert isinstance(first, ProcessStarted)
+    os.kill(first.pid, signal.SIGKILL)
+    await run.until(ProcessStarted, 5)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task
