@@ -33,7 +33,7 @@ Listener: TypeAlias = Callable[[Told], None]
 FATAL = {Exit.USAGE, Exit.MISCONFIGURED}
 """If a process begins like this there is no sense in starting it again, or any other."""
 _MOST_LEAVING = 4
-"""As many of one post may be on their way out, with their last jobs, before the next one is started."""
+"""So many of one post may be on their way out; only then is it left empty until one has left."""
 _SILENT = 1.0
 """Seconds in which a socket ends whose process has ended."""
 
