@@ -219,6 +219,18 @@ def test_the_worst_of_several_counts() -> None:
     assert (4, 6, 18) == (mail.running, mail.held, mail.settled)
 
 
+def test_a_heartbeat_file_that_cannot_be_removed_stops_nobody_from_leaving(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    file = HeartbeatFile(directory / "heartbeat")
+    directory.rmdir()
+    directory.touch()
+
+    file.remove()
+
+    assert directory.is_file()
+
+
 def test_a_heartbeat_file_is_never_half_written(tmp_path: Path) -> None:
     file = HeartbeatFile(tmp_path / "heartbeat")
     file.write(pulse(pid=1))
