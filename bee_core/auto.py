@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -145,7 +147,7 @@ class Tuner:
         """Keep it running."""
         parts.start("bee:auto", self._run)
         if isinstance(self._meter, _Sampling):
-            parts.start("bee:meter", self._meter.run)
+            parts.start("bee:meter", partial(self._sample, self._meter))
 
     async def _run(self) -> None:
         while True:
@@ -159,12 +161,22 @@ class Tuner:
                 self._resize(size)
                 self._on_changed(size, reading)
 
+    async def _sample(self, meter: _Sampling) -> None:
+        """Once, however it ends: a meter that fails harms nobody."""
+        try:
+            await meter.run()
+        except Exception:
+            log.exception("meter %r failed", meter)
+        await asyncio.Event().wait()
+
     def _read(self) -> Reading | None:
         """A meter that fails harms nobody: the size stays as it is. It is logged once."""
         try:
             reading = self._meter.read()
             if not isinstance(reading, Reading):
                 raise TypeError(f"a meter reads a Reading, not {reading!r}")
+            if not math.isfinite(reading.cpu) or not math.isfinite(reading.lag):
+                raise ValueError(f"a meter reads numbers, not {reading!r}")
         except Exception:
             if not self._failing:
                 log.exception("meter %r failed", self._meter)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -229,4 +230,5 @@ def announce(observers: Iterable[Observer], event: Event) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            log.exception("observer %r failed on %s", observer, type(event).__name__)
+            with suppress(Exception):  # the log itself may be what fails
+                log.exception("observer %r failed on %s", observer, type(event).__name__)

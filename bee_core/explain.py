@@ -172,9 +172,10 @@ async def _why(broker: Store, queue: str, id: str, stored: Stored | None) -> Why
 
 
 async def _why_delayed(broker: Store, queue: str, stored: Stored) -> Why:
-    if stored.awaits:
+    if stored.awaits and stored.note is None:  # if it has one, it ran, and is to run again
         heard = len(await broker.reports(queue, stored.id, limit=stored.awaits))
-        return Awaiting(stored.awaits, heard, stored.due_at)
+        if heard < stored.awaits:
+            return Awaiting(stored.awaits, heard, stored.due_at)
     if stored.note is not None and stored.note.reason == "unknown":
         return UnknownKind(_kind(stored) or "?", stored.due_at)
     return NotDue(stored.due_at, stored.note)

@@ -224,6 +224,8 @@ class Child:
             self._loop.call_soon_threadsafe(self._end, status)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self._socket.close()
+        if process is not None and status is not None:
+            _reap_group(process.pid)
 
     def _outlive(self, process: subprocess.Popen[bytes]) -> int | None:
         """Wait for its end, kill what it leaves behind in its group, and only then reap it."""
@@ -256,6 +258,13 @@ def _spawn(wire: int, life: int) -> subprocess.Popen[bytes]:
 def _signal_group(group: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # it is dead; or somebody else's by setuid
         os.killpg(group, number)
+
+
+def _reap_group(group: int) -> None:
+    """What a child has left behind is for the first process of a container, which may be us."""
+    with suppress(ChildProcessError):  # there is none, or none any more
+        while True:
+            os.waitpid(-group, 0)
 
 
 def _said(status: object) -> str:

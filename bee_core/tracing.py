@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -46,11 +46,25 @@ class Tracing(Protocol):
 
 
 def traced_send(tracing: Tracing, send: Send) -> Send:
-    """A send that is traced."""
+    """A send that is traced. What goes wrong with the tracing is logged, and it is sent once."""
 
     async def sending(queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
-        with tracing.sending(queue, drafts) as headers:
-            return await send(queue, [_carrying(draft, headers) for draft in drafts])
+        sent: Sequence[Sent] | None = None
+        failure: BaseException | None = None
+        try:
+            with tracing.sending(queue, drafts) as headers:
+                carrying = [_carrying(draft, headers) for draft in drafts]
+                try:
+                    sent = await send(queue, carrying)
+                except BaseException as error:
+                    failure = error
+                    raise
+        except Exception:
+            if failure is None:
+                _complain()
+        if failure is not None:
+            raise failure
+        return await send(queue, drafts) if sent is None else sent
 
     return sending
 
@@ -61,7 +75,15 @@ def traced_drafts(
     """Drafts that carry what leads back to where they were made."""
     if tracing is None:
         return tuple(drafts)
-    return tuple(_carrying(draft, tracing.drafting(queue, draft)) for draft in drafts)
+    return tuple(_traced_draft(tracing, queue, draft) for draft in drafts)
+
+
+def _traced_draft(tracing: Tracing, queue: str, draft: Draft) -> Draft:
+    try:
+        return _carrying(draft, tracing.drafting(queue, draft))
+    except Exception:
+        _complain()
+        return draft
 
 
 async def traced_run(
@@ -83,8 +105,13 @@ async def traced_run(
             outcome = await run()
             ended(counted(outcome))
     except Exception:
-        log.exception("tracing failed")
+        _complain()
     return await run() if outcome is None else outcome
+
+
+def _complain() -> None:
+    with suppress(Exception):  # a log that fails must not end a job, or a send, either
+        log.exception("tracing failed")
 
 
 def _carrying(draft: Draft, headers: Mapping[str, str]) -> Draft:

@@ -14,6 +14,7 @@ from bee_core.auto import Auto, Tuner, first_and_most
 from bee_core.broker import Examined
 from bee_core.checkup import Checkup
 from bee_core.clock import Clock
+from bee_core.errors import BrokerUnavailable
 from bee_core.fetcher import Fetcher
 from bee_core.handlers import Handlers
 from bee_core.parts import Parts
@@ -22,7 +23,7 @@ from bee_core.presence import Announcer, presence_here
 from bee_core.queue import Queue
 from bee_core.reporter import Reporter
 from bee_core.slots import Slots
-from bee_core.trouble import Trouble
+from bee_core.trouble import Trouble, own_cancellation
 
 _WITHDRAW = 1.0
 """Seconds for saying that the worker is gone."""
@@ -87,9 +88,12 @@ class Upkeep:
         try:
             async with asyncio.timeout(_WITHDRAW):
                 await self._announcer.withdraw()
-        except Exception as error:
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
             if not self._trouble.under_way:
-                self._report.trouble("announce", error)
+                shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
+                self._report.trouble("announce", shown)
 
     def _checkup(self, broker: Examined) -> Checkup:
         report = self._report

@@ -58,7 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         words = [self.target]
         for name in ("url", "queues", "concurrency", "grace", "max_jobs", "max_rss"):
             if (value := getattr(self, name)) is not None:
-                words += [f"--{name.replace('_', '-')}", str(value)]
+                shown = f"{value:f}" if isinstance(value, float) else str(value)  # never 1e-05
+                words += [f"--{name.replace('_', '-')}", shown]
         words += ["--log", self.log, "--log-level", self.log_level]
         words += ["--until-empty"] if self.until_empty else []
         told = "" if self.events is None else ":events"
@@ -175,10 +176,13 @@ def _work(options: Options) -> Exit:
 
 
 def _adjust(hive: Hive, options: Options) -> None:
-    names = [] if options.queues is None else options.queues.split(",")
+    given = "" if options.queues is None else options.queues
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if options.queues is not None and not names:
+        raise WrongUse("--queues names no queue: leave it out to work on all")
     hive.adjust(
         url=options.url,
-        queues=[name.strip() for name in names if name.strip()],
+        queues=names,
         concurrency=options.concurrency,
         grace=options.grace,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -70,9 +71,10 @@ class HeartbeatFile:
         self._draft.replace(self._path)
 
     def remove(self) -> None:
-        """Nobody is here any more."""
-        self._path.unlink(missing_ok=True)
-        self._draft.unlink(missing_ok=True)
+        """Nobody is here any more. If that cannot be done, the file grows old by itself."""
+        for path in (self._path, self._draft):
+            with suppress(OSError):
+                path.unlink()
 
 
 def read_pulse(path: Path) -> Pulse:
@@ -88,5 +90,5 @@ def read_pulse(path: Path) -> Pulse:
 
 
 def age(pulse: Pulse) -> float:
-    """Seconds since its time."""
-    return max(0.0, time.time() - pulse.time)
+    """Seconds between its time and now: one that lives follows a clock that was set back, too."""
+    return abs(time.time() - pulse.time)

@@ -33,6 +33,8 @@ Listener: TypeAlias = Callable[[Told], None]
 
 FATAL = {Exit.USAGE, Exit.MISCONFIGURED}
 """If a process begins like this there is no sense in starting it again, or any other."""
+_MOST_LEAVING = 4
+"""So many of one post may be on their way out; only then is it left empty until one has left."""
 _SILENT = 1.0
 """Seconds in which a socket ends whose process has ended."""
 
@@ -97,6 +99,7 @@ class Supervisor:
 
     async def _keep(self, post: Post, up: asyncio.Event) -> None:
         """Have a process in this post, until there shall be none."""
+        leaving: set[asyncio.Task[int]] = set()
         try:
             while not self._stop.is_set():
                 try:
@@ -112,6 +115,8 @@ class Supervisor:
                     await _first(process.ended, process.leaving)
                 if not process.ended.done():
                     post.first = False
+                    leaving.add(process.ended)
+                    await self._make_room(post, leaving)
                     continue  # it is replaced while its last jobs run
                 pause = self._pause_after(post, process, process.ended.result())
                 up.set()
@@ -120,6 +125,18 @@ class Supervisor:
                 await self._rest(pause)
         finally:
             up.set()
+
+    async def _make_room(self, post: Post, leaving: set[asyncio.Task[int]]) -> None:
+        """Wait until few enough of those that were replaced are left: they need memory, too."""
+        leaving -= {ended for ended in leaving if ended.done()}
+        if len(leaving) < _MOST_LEAVING:
+            return
+        log.warning("process=%d is replaced when one of %d has left", post.number, len(leaving))
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({stop, *leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
 
     async def _rest(self, pause: float) -> None:
         with suppress(TimeoutError):
@@ -249,11 +266,15 @@ class Supervisor:
                 log.exception("listener %r failed on %s", listener, type(told.event).__name__)
 
     async def _beat(self) -> None:
+        troubled = False
         while self._file is not None:
             try:
                 self._file.write(self._pulse())
+                troubled = False
             except OSError as error:
-                log.warning("the heartbeat file cannot be written: %s", error)
+                if not troubled:
+                    log.warning("the heartbeat file cannot be written: %s", error)
+                troubled = True
             await asyncio.sleep(self._pauses.beat)
 
     def _pulse(self) -> Pulse:

@@ -6,6 +6,7 @@ which the name and the text arrive. `Outbox` takes events from a worker that mus
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ import msgspec
 from bee_core.errors import BeeError
 from bee_core.events import AttemptLost, AttemptSettled, Event, EventsDropped, log
 from bee_core.logs import text_of
-from bee_core.outcome import Succeeded
+from bee_core.outcome import Failed, Succeeded
 
 KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 ROOM = 10_000
@@ -58,14 +59,17 @@ class Told(msgspec.Struct, frozen=True):
 
 def encode(told: Told) -> bytes:
     """One line of JSON, without its end: `event` is the kind, its fields stand beside it."""
-    event = told.event
-    if isinstance(event, AttemptSettled | AttemptLost) and isinstance(event.outcome, Succeeded):
-        event = msgspec.structs.replace(event, outcome=_SUCCEEDED)
+    event = _lightened(told.event)
     head = {"time": told.time, "process": told.process, "pid": told.pid}
     fields = msgspec.structs.asdict(event)
     if _TAKEN & fields.keys():  # the events about processes say these themselves
         head = {name: value for name, value in head.items() if name not in fields}
-    return _encoder.encode(head | {"event": type(event).__name__} | fields)
+    line = head | {"event": type(event).__name__} | fields
+    try:
+        return _encoder.encode(line)
+    except UnicodeEncodeError:  # lone surrogates, such as of a file name
+        plain = msgspec.to_builtins(line, enc_hook=_to_json)
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def decode(line: bytes) -> Told:
@@ -108,7 +112,7 @@ class Outbox:
 
     def observe(self, event: Event) -> None:
         """Take an event of this process: an observer for workers."""
-        self.take(Told(time.time(), self._process, self._pid, event))
+        self.take(Told(time.time(), self._process, self._pid, _lightened(event)))
 
     def take(self, told: Told) -> None:
         """Take one. Any thread may call it."""
@@ -149,8 +153,23 @@ class Outbox:
                 return
 
 
+def _lightened(event: Event) -> Event:
+    """An event without what does not travel: while it waits it must not keep that alive."""
+    if isinstance(event, AttemptSettled | AttemptLost):
+        match event.outcome:
+            case Succeeded():
+                return msgspec.structs.replace(event, outcome=_SUCCEEDED)
+            case Failed(error=error) if not isinstance(error, RemoteError):  # it has a traceback
+                told = RemoteError(type(error).__name__, _text(error))
+                outcome = msgspec.structs.replace(event.outcome, error=told)
+                return msgspec.structs.replace(event, outcome=outcome)
+    return event
+
+
 def _to_json(value: object) -> object:
     """What JSON does not know: errors, and whatever else somebody may have put into one."""
+    if isinstance(value, RemoteError):
+        return {"kind": value.kind, "text": value.text}
     if isinstance(value, BaseException):
         return {"kind": type(value).__name__, "text": _text(value)}
     return _text(value)

@@ -151,6 +151,17 @@ def test_not_ready_is_said_in_one_line(
     assert (1, f"{says}\n") == (ready.exit_code, ready.output)
 
 
+def test_a_file_that_was_left_before_the_clock_was_set_back_is_no_sign_of_life(
+    bee_command: Bee, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "heartbeat", time=time.time() + 3600)
+
+    answer = bee_command("health", "--heartbeat-file", file)
+
+    assert 1 == answer.exit_code
+    assert "process 7 has been silent for" in answer.output
+
+
 def test_a_silent_process_among_several_is_dead(bee_command: Bee, tmp_path: Path) -> None:
     silent = pulse(pid=8, time=time.time() - 100)
     file = write(tmp_path / "heartbeat", processes=[pulse(), silent])
@@ -206,6 +217,18 @@ def test_the_worst_of_several_counts() -> None:
     mail = both["mail"]
     assert (False, 40.0, False) == (mail.ready, mail.fetched_ago, mail.full)
     assert (4, 6, 18) == (mail.running, mail.held, mail.settled)
+
+
+def test_a_heartbeat_file_that_cannot_be_removed_stops_nobody_from_leaving(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    file = HeartbeatFile(directory / "heartbeat")
+    directory.rmdir()
+    directory.touch()
+
+    file.remove()
+
+    assert directory.is_file()
 
 
 def test_a_heartbeat_file_is_never_half_written(tmp_path: Path) -> None:

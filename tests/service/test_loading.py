@@ -103,6 +103,8 @@ def test_an_error_of_the_program_is_shown_with_its_own_lines_only(
     ("words", "says"),
     [
         (("shop:hive", "--queues", "nothing"), "this hive has no queue 'nothing'; it has: work"),
+        (("shop:hive", "--queues", ""), "--queues names no queue: leave it out to work on all"),
+        (("shop:hive", "--queues", " ,"), "--queues names no queue: leave it out to work on all"),
         (("shop:hive", "--url", "nonsense://x"), "no broker for nonsense://x; known schemes: "),
         (("shop:hive", "--events", "no/such/place"), "--events no/such/place cannot be written"),
         (("shop:hive", "--heartbeat-file", "no/place"), "--heartbeat-file no/place: there is no"),

@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from bee_core.events import Event, ProcessEnded, ProcessSlowed, ProcessStarted
 from bee_core.service.exits import Exit
 from bee_core.service.posts import Pauses, Post
+from bee_core.service.pulse import HeartbeatFile, Pulse
 from bee_core.service.supervisor import Supervisor
 from bee_core.service.wire import Told
 
@@ -146,3 +148,53 @@ async def test_what_cannot_be_started_is_tried_again(caplog: pytest.LogCaptureFi
 
     assert Exit.OK == await run.task
     assert "process=0 cannot be started: " in caplog.text
+
+
+async def test_a_heartbeat_file_that_cannot_be_written_is_complained_about_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(HeartbeatFile):
+        tries = 0
+
+        def write(self, pulse: Pulse) -> None:
+            self.tries += 1
+            raise OSError(28, "No space left on device")
+
+    file = Full(tmp_path / "heartbeat")
+    pauses = Pauses(beat=0.001)
+    command = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
+    supervisor = Supervisor(lambda number, fd: command, 1, heartbeat_file=file, pauses=pauses)
+    task = asyncio.create_task(supervisor.run())
+    async with asyncio.timeout(20):
+        while file.tries < 10:
+            await asyncio.sleep(0.001)
+    supervisor.stop()
+
+    assert Exit.OK == await task
+    assert 1 == caplog.text.count("the heartbeat file cannot be written")
+
+
+async def test_those_that_leave_and_do_not_end_are_not_replaced_without_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = """
+import socket, sys, time
+socket.socket(fileno=int(sys.argv[2])).sendall(
+    b'!{"type":"up","grace":0.1}\\n!{"type":"leaving"}\\n'
+)
+time.sleep(3600)
+"""
+    run = Run(program)
+    async with asyncio.timeout(20):
+        while "is replaced when one of 4 has left" not in caplog.text:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert 4 == len(run.of(ProcessStarted))
+
+    first = run.of(ProcessStarted)[0]
+    assert isinstance(first, ProcessStarted)
+    os.kill(first.pid, signal.SIGKILL)
+    await run.until(ProcessStarted, 5)
+    run.supervisor.stop()
+
+    assert Exit.OK == await run.task

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +15,16 @@ import pytest
 
 from bee_core.disposition import Delete
 from bee_core.errors import BeeError
-from bee_core.events import AttemptSettled, Event, EventsDropped, ProcessStarted, WorkerStarted
+from bee_core.events import (
+    AttemptSettled,
+    Event,
+    EventsDropped,
+    LoopBlocked,
+    ProcessStarted,
+    WorkerStarted,
+)
 from bee_core.message import ZERO
-from bee_core.outcome import Failed, Outcome, Succeeded
+from bee_core.outcome import Failed, Outcome, Succeeded, TimedOut
 from bee_core.service.channel import Lines, Upstream
 from bee_core.service.wire import Outbox, RemoteError, Told, decode, encode
 from tests.core.test_events import SAMPLES
@@ -82,16 +91,24 @@ class Nameless(Exception):
         raise RuntimeError
 
 
+class Violent(Exception):
+    """An error that ends who asks for its text."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
         (ValueError("no"), "ValueError: no"),
         (KeyError(), "KeyError"),
         (Nameless(), "Nameless: (its text cannot be had: RuntimeError)"),
+        (Violent(), "Violent: (its text cannot be had: SystemExit)"),
         (ValueError("\ud800"), "ValueError: ?"),
         (ValueError("x" * 100_000), "ValueError: " + "x" * 4_000),
     ],
-    ids=["plain", "without text", "raises", "no text at all", "long"],
+    ids=["plain", "without text", "raises", "exits", "no text at all", "long"],
 )
 def test_an_error_arrives_as_its_name_and_its_text(error: Exception, text: str) -> None:
     told = decode(encode(Told(0.0, 0, 1, settled(Failed(error)))))
@@ -117,6 +134,53 @@ def test_an_error_arrives_as_its_name_and_its_text(error: Exception, text: str) 
 def test_what_is_no_event_is_refused(line: bytes) -> None:
     with pytest.raises(BeeError, match="not an event of bee"):
         decode(line)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_what_is_handed_on_stays_what_it_is(event: Event) -> None:
+    once = decode(encode(Told(12.5, 3, 7, event)))
+
+    assert once == decode(encode(once))
+
+
+def test_events_that_wait_keep_neither_results_nor_tracebacks_alive() -> None:
+    class Thing:
+        """Something large."""
+
+    def fail(thing: Thing) -> Failed:
+        try:
+            raise ValueError("no")
+        except ValueError as error:
+            return Failed(error)
+
+    reads = threading.Event()
+
+    def write(batch: Sequence[Told]) -> None:
+        reads.wait(30)
+
+    outbox = Outbox(write, 0, 1)
+    result, local = Thing(), Thing()
+    alive = [weakref.ref(result), weakref.ref(local)]
+
+    for _ in range(2):
+        outbox.observe(settled(Succeeded(result)))
+        outbox.observe(settled(fail(local)))
+    del result, local
+    gc.collect()
+
+    assert [None, None] == [one() for one in alive]
+    reads.set()
+    outbox.close(30)
+
+
+def test_text_that_is_none_arrives_as_well_as_it_can() -> None:
+    blocked = LoopBlocked("mail", ("id",), 'File "caf\udce9.py", line 1', None)
+    late = settled(TimedOut(2.0, "\ud800"))
+
+    told = [decode(encode(Told(12.5, 3, 7, event))).event for event in (blocked, late)]
+
+    shown = LoopBlocked("mail", ("id",), 'File "caf?.py", line 1', None)
+    assert [shown, settled(TimedOut(2.0, "?"))] == told
 
 
 def test_lines_may_come_in_pieces() -> None:

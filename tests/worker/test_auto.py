@@ -208,6 +208,43 @@ async def test_a_meter_that_fails_is_logged_once_and_changes_nothing(
     assert "meter" in record.getMessage()
 
 
+@pytest.mark.parametrize("cpu", [None, "much", float("nan"), float("inf")])
+async def test_a_meter_that_reads_no_numbers_is_logged_once_and_changes_nothing(
+    bee_clock: ManualClock, caplog: pytest.LogCaptureFixture, cpu: Any
+) -> None:
+    handler = Waiting(bee_clock)
+    hive, jobs = hive_with(handler, auto(Dial(cpu), start=3))
+    async with under_test(hive, clock=bee_clock) as bees:
+        await send(jobs, 10)
+        await bees.advance(10)
+
+        assert 3 == handler.now
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "meter" in record.getMessage()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_meter_whose_sampling_ends_is_read_all_the_same(
+    bee_clock: ManualClock, fails: bool
+) -> None:
+    class Sampling(Dial):
+        times = 0
+
+        async def run(self) -> None:
+            self.times += 1
+            if fails:
+                raise OSError("no such dial")
+
+    meter, handler = Sampling(), Waiting(bee_clock)
+    hive, jobs = hive_with(handler, auto(meter))
+    async with under_test(hive, clock=bee_clock) as bees:
+        await send(jobs, 10)
+        await bees.advance(10)
+
+        assert 10 == handler.now
+        assert 1 == meter.times
+
+
 async def test_stuck_handlers_are_too_many_only_when_they_are_as_many_as_could_ever_run(
     bee_clock: ManualClock,
 ) -> None:

@@ -599,3 +599,30 @@ async def test_a_program_that_just_ends_leaves_nobody(tmp_path: Path) -> None:
     out, _ = await asyncio.to_thread(program.communicate, timeout=30)
 
     await until(lambda: not alive(int(out)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a process can stand in for init")
+async def test_the_first_process_of_a_container_keeps_no_zombies(tmp_path: Path) -> None:
+    body = """
+    async def main():
+        ctypes.CDLL(None).prctl(36, *map(ctypes.c_ulong, (1, 0, 0, 0)))  # a child subreaper
+        pool = Processes(1)
+        path = os.path.dirname(os.path.abspath(__file__)) + "/grandchild"
+        call = asyncio.ensure_future(pool.run(do.start_a_program, path, "sleep"))
+        while not os.path.exists(path):
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait({call})
+        await asyncio.sleep(1000)
+
+    if __name__ == "__main__":
+        import ctypes
+        asyncio.run(main())
+    """
+    program = start(tmp_path / "app.py", body)
+    try:
+        grandchild = await pid_in(tmp_path / "grandchild", patience=20)
+        await until(lambda: not psutil.pid_exists(grandchild))
+    finally:
+        program.kill()
+        program.communicate()

@@ -199,6 +199,22 @@ async def test_a_group_waits_for_those_that_have_not_ended() -> None:
         assert (3, 2) == (why.reports, why.heard)
 
 
+async def test_a_job_that_has_gathered_and_failed_waits_for_its_repeat() -> None:
+    async def handle(job: Work) -> None:
+        if job.what == "gather":
+            raise ValueError("no")
+
+    async with at_work(handle, policy=AGAIN) as (bees, jobs):
+        group = await jobs.group([Work("a"), Work("b")], then=Work("gather"))
+        await bees.clock.settle()
+
+        found = (await jobs.explain(group.id)).why
+
+    assert isinstance(found, NotDue)
+    assert found.note is not None
+    assert "failed" == found.note.reason
+
+
 async def test_a_job_that_has_failed_for_good_is_archived_with_its_past() -> None:
     async with at_work(fail, policy=AGAIN) as (bees, jobs):
         await jobs.send(Work(), id="a")

@@ -478,3 +478,41 @@ def test_no_record_is_made_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         monkeypatch.undo()
         logger.manager._clear_cache()  # type: ignore[attr-defined]
+
+
+class Full(logging.Handler):
+    """A log on a disk that is full, by somebody who does not catch that."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError(28, "No space left on device")
+
+
+class Untraced:
+    """A tracing that fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no trace")
+
+
+@pytest.mark.parametrize("tracing", [None, Untraced()], ids=["plain", "traced"])
+async def test_a_log_that_raises_fails_no_job_and_no_worker(
+    caplog: pytest.LogCaptureFixture, tracing: Any
+) -> None:
+    ran: list[int] = []
+
+    async def handle(job: Work) -> None:
+        ran.append(job.number)
+
+    hive, jobs = hive_for(handle)
+    caplog.set_level(logging.DEBUG, "bee")
+    full = Full()
+    logging.getLogger("bee").addHandler(full)
+    try:
+        async with hive:
+            await jobs.send_many([Work(number=number) for number in range(5)])
+            with hive.substitute(hive.broker, tracing=tracing):
+                await hive.run(until_empty=True)
+    finally:
+        logging.getLogger("bee").removeHandler(full)
+
+    assert [0, 1, 2, 3, 4] == sorted(ran)

@@ -277,3 +277,18 @@ async def test_a_worker_that_misses_every_wake_up_looks_again_after_its_poll(
         assert Counter() == seen
         await bee_clock.advance(0.1)
         assert Counter({"a": 1}) == seen
+
+
+async def test_a_worker_that_is_killed_before_it_has_begun_has_ended(
+    bee_clock: ManualClock,
+) -> None:
+    worker = Bench(bee_clock).worker
+    task = asyncio.create_task(worker.run())
+    await asyncio.sleep(0)
+
+    worker.kill()
+
+    async with asyncio.timeout(2):
+        await worker.started()
+        await task
+    assert worker.ended

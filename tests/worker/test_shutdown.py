@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import bee_core as bee
-from bee_core.events import AttemptSettled, WorkerStarted, WorkerStopped
+from bee_core.events import AttemptSettled, BrokerTrouble, WorkerStarted, WorkerStopped
 from bee_core.testing import HiveUnderTest, ManualClock
 
 from .support import (
@@ -327,3 +327,16 @@ async def test_the_last_event_of_a_worker_is_that_it_has_stopped(bee_clock: Manu
         assert isinstance(bees.events[0], WorkerStarted)
         assert isinstance(last := bees.events[-1], WorkerStopped)
         assert 5 == last.settled == len(heard(bees, AttemptSettled))
+
+
+async def test_a_cancellation_that_a_broker_lets_out_as_a_worker_leaves_is_only_trouble(
+    bee_clock: ManualClock,
+) -> None:
+    leak: Exception = asyncio.CancelledError()  # type: ignore[assignment]
+    async with at_work(nothing, clock=bee_clock) as (bees, _):
+        bees.broker.fail("announce", leak)
+
+        await bees.stop()
+
+    assert ["announce"] == [event.verb for event in heard(bees, BrokerTrouble)]
+    assert 1 == len(heard(bees, WorkerStopped))

@@ -411,9 +411,12 @@ class Broken:
 
     @contextmanager
     def sending(self, queue: str, drafts: Sequence[Draft]) -> Iterator[Mapping[str, str]]:
+        self._break("before a send")
         yield {}
+        self._break("after a send")
 
     def drafting(self, queue: str, draft: Draft) -> Mapping[str, str]:
+        self._break("drafting")
         return {}
 
     def attempting(
@@ -443,6 +446,25 @@ async def test_a_tracing_that_fails_fails_no_job(
     assert ["a", "b"] == sorted(ran)
     failures = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert ["tracing failed"] * 2 == [one.getMessage() for one in failures]
+
+
+@pytest.mark.parametrize("where", ["before a send", "after a send", "drafting"])
+async def test_a_tracing_that_fails_fails_no_send(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[str] = []
+
+    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
+        ran.append(job.what)
+        if job.what == "a":
+            delivery.then(Work("b"))
+
+    hive, jobs = hive_with(Broken(where), handle)
+    await drained(hive, jobs.send(Work("a")))
+
+    assert ["a", "b"] == ran
+    failures = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert ["tracing failed"] == [one.getMessage() for one in failures]
 
 
 async def test_the_headers_travel_through_a_real_server(
