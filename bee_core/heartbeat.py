@@ -62,6 +62,8 @@ class Heartbeat:
         self._queue = queue
         self._lease = lease
         self._margin = min(1.0, lease / 10)  # handlers are stopped before the lease has run out
+        self._watch = min(lease / 3, max(lease / 30, 0.1), 1.0)
+        """Seconds after which the worker's loop is asked for another sign."""
         self._clock = clock
         self._held = held
         self._patience = patience
@@ -186,7 +188,7 @@ class Heartbeat:
             self._hurried = False
             return math.inf
         third = self._lease / 3
-        if before - self._asked_at >= third / 10 - 0.001:
+        if before - self._asked_at >= self._watch - 0.001:
             self._watch_loop(held, before)
         news = Said(
             {a.lease.receipt.id: text for a in held if (text := a.news) is not None},
@@ -207,7 +209,7 @@ class Heartbeat:
                 return self._after_failure(old, error)
         soonest = min(attempt.leased_until for attempt in held)
         now = self._clock.now()
-        pause = max(soonest - 2 * third - now, third / 10)
+        pause = min(max(soonest - 2 * third - now, third / 10), self._watch)
         if self._hurried or (any(news) and not old):
             self._news = True  # it is seen to: nobody need ring for it
             pause = min(pause, max(self._extended_at + _SOON - now, 0.001))

@@ -13,7 +13,7 @@ import msgspec
 from bee_core.broker import Broker
 from bee_core.checks import LONGEST_ABOUT
 from bee_core.clock import Clock
-from bee_core.errors import BrokerUnavailable
+from bee_core.errors import BrokerClosed, BrokerMisconfigured, BrokerUnavailable
 from bee_core.message import Holder
 from bee_core.trouble import own_cancellation
 
@@ -99,6 +99,8 @@ class Announcer:
         except BaseException as error:
             if own_cancellation(error):
                 raise
+            if isinstance(error, BrokerMisconfigured | BrokerClosed):
+                return  # the worker ends for the same reason, and says so
             if not self._told and not self._in_trouble():
                 self._told = True
                 shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))

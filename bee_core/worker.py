@@ -216,8 +216,6 @@ class Worker(Generic[J]):
                 self.stop(grace=0)
         self._closed = True  # also if it was killed before it had begun
         self._up.set()
-        self._closed = True  # also if it was killed before it had begun
-        self._up.set()
         failure = None if main.cancelled() else main.exception()
         if cancelled is not None:
             raise cancelled from failure

@@ -131,9 +131,7 @@ def worker(**given: object) -> None:
       130  a third signal came
     """
     options = msgspec.convert(given, Options)
-    recycles = options.max_jobs is not None or options.max_rss is not None
-    many = options.processes is not None and options.processes > 1
-    if options.supervised is None and (many or (options.processes == 1 and recycles)):
+    if options.supervised is None and options.processes is not None:
         code = _supervise(options)
     else:
         code = _work(options)
@@ -145,13 +143,13 @@ def worker(**given: object) -> None:
 
 def _work(options: Options) -> Exit:
     with Signals() as signals:  # from here on, also while the program is loaded
-        configure_logging(options.log, options.log_level.upper())
         upstream, number, tells = None, 0, False
         if options.supervised is not None:
             fd, number, tells = _line(options.supervised)
             upstream = Upstream(fd, on_orphaned=signals.stop)
         with _usage():
             hive = load_hive(options.target)
+            configure_logging(options.log, options.log_level.upper())  # unless the program has
             _adjust(hive, options)
             if isinstance(hive.broker, backend("memory")):
                 if upstream is not None:
