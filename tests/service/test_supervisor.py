@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,8 @@ if not os.path.exists(sys.argv[3]):
     def hear(told: Told) -> None:
         if isinstance(told.event, ProcessStarted):
             started.append(told.event)
-            os.waitid(os.P_PID, told.event.pid, os.WEXITED | os.WNOWAIT)  # the loop is busy so long
+            with suppress(ChildProcessError):  # it is reaped already; so long the loop is busy
+                os.waitid(os.P_PID, told.event.pid, os.WEXITED | os.WNOWAIT)
 
     supervisor = Supervisor(command, 1, until_empty=True, listeners=[hear], pauses=SHORT)
 
