@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -219,8 +220,9 @@ if not os.path.exists(sys.argv[3]):
     def hear(told: Told) -> None:
         if isinstance(told.event, ProcessStarted):
             started.append(told.event)
-            with suppress(ChildProcessError):  # it is reaped already; so long the loop is busy
+            with suppress(ChildProcessError):  # it is reaped already
                 os.waitid(os.P_PID, told.event.pid, os.WEXITED | os.WNOWAIT)
+            time.sleep(0.2)  # the loop is busy until all there is to hear is there
 
     supervisor = Supervisor(command, 1, until_empty=True, listeners=[hear], pauses=SHORT)
 
