@@ -213,14 +213,15 @@ class Supervisor:
 
     def _pause_after(self, post: Post, process: Process, code: int) -> float | None:
         """Seconds until another one takes its post; None if there shall be no other."""
-        if self._stop.is_set() or (self._until_empty and code == 0):
+        left = process.leaving.is_set()
+        if self._stop.is_set() or (self._until_empty and code == 0 and not left):
             return None
         if post.first and code in FATAL:
             self._code = Exit(code)
             self._tell_all_to_stop()
             return None
         post.first = False
-        if process.leaving.is_set():
+        if left:
             return 0.0
         slowed = post.slowed
         pause = post.crashed(process.lived)

@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,33 @@ time.sleep(3600)
     run.supervisor.stop()
 
     assert Exit.OK == await run.task
+
+
+async def test_one_that_left_to_be_recycled_is_replaced_also_if_its_end_is_heard_at_once(
+    tmp_path: Path,
+) -> None:
+    """With --until-empty it looks as if nothing were left to do: it ends with 0."""
+    program = """
+import os, socket, sys
+line = socket.socket(fileno=int(sys.argv[2]))
+line.sendall(b'!{"type":"up","grace":0.1}\\n')
+if not os.path.exists(sys.argv[3]):
+    open(sys.argv[3], "w").close()
+    line.sendall(b'!{"type":"leaving"}\\n')
+"""
+    started: list[Event] = []
+
+    def command(number: int, fd: int) -> Sequence[str]:
+        return [sys.executable, "-S", "-c", program, str(number), str(fd), str(tmp_path / "one")]
+
+    def hear(told: Told) -> None:
+        if isinstance(told.event, ProcessStarted):
+            started.append(told.event)
+            with suppress(ChildProcessError):  # it is reaped already
+                os.waitid(os.P_PID, told.event.pid, os.WEXITED | os.WNOWAIT)
+            time.sleep(0.2)  # the loop is busy until all there is to hear is there
+
+    supervisor = Supervisor(command, 1, until_empty=True, listeners=[hear], pauses=SHORT)
+
+    assert Exit.OK == await asyncio.wait_for(supervisor.run(), 20)
+    assert 2 == len(started)
