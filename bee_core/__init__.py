@@ -46,21 +46,15 @@ from bee_core.journal import log_events
 from bee_core.message import (
     Counters,
     Draft,
-    Episode,
-    Finding,
-    Holder,
     Keep,
     Lease,
     Note,
-    QueueStats,
     Rate,
     Receipt,
     Reject,
     Report,
     Sent,
     Settlement,
-    State,
-    Stored,
     Throttle,
     Ticket,
     Update,
@@ -71,6 +65,7 @@ from bee_core.queue import Queue
 from bee_core.registry import connect
 from bee_core.results import Result
 from bee_core.schedule import Schedule
+from bee_core.stored import Episode, Finding, Holder, QueueStats, State, Stored
 from bee_core.strategy import (
     ArchiveStrategy,
     Backoff,

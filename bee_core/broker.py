@@ -46,22 +46,8 @@ from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from bee_core.disposition import Terminal
-from bee_core.message import (
-    THROTTLE,
-    Draft,
-    Finding,
-    Holder,
-    Lease,
-    Page,
-    QueueStats,
-    Receipt,
-    Report,
-    Sent,
-    Settlement,
-    State,
-    Stored,
-    Throttle,
-)
+from bee_core.message import THROTTLE, Draft, Lease, Receipt, Report, Sent, Settlement, Throttle
+from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bee_core.broker import Examined
 from bee_core.clock import Clock
-from bee_core.message import Finding
+from bee_core.stored import Finding
 
 EVERY = 30.0
 REMIND = 600.0

@@ -15,8 +15,9 @@ from typing import TypeAlias
 import msgspec
 
 from bee_core.disposition import Disposition
-from bee_core.message import Counters, Finding, Note
+from bee_core.message import Counters, Note
 from bee_core.outcome import Outcome
+from bee_core.stored import Finding
 
 log = logging.getLogger("bee")
 

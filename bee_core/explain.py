@@ -14,8 +14,9 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.codec import KIND_HEADER, peek_kind
-from bee_core.message import Episode, Holder, Note, Reason, Report, State, Stored
+from bee_core.message import Note, Reason, Report
 from bee_core.presence import presence_of
+from bee_core.stored import Episode, Holder, State, Stored
 
 _PAGE = 500
 _LEASES = 10_000

@@ -17,7 +17,8 @@ from bee_core.checks import MOST_AWAITED
 from bee_core.duration import LONGEST, Duration, seconds
 from bee_core.errors import InvalidName, InvalidOption
 from bee_core.ids import new_id
-from bee_core.message import Draft, Keep, State
+from bee_core.message import Draft, Keep
+from bee_core.stored import State
 
 AWAITS_HEADER = "bee-awaits"
 

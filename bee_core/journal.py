@@ -30,8 +30,8 @@ from bee_core.events import (
     log,
 )
 from bee_core.logs import LONGEST_ERROR, error_line, shown
-from bee_core.message import Finding
 from bee_core.outcome import Failed, Malformed, Stalled, TimedOut, Unknown, reason_of
+from bee_core.stored import Finding
 
 _SECONDS = {
     "in": "%.3fs",

@@ -10,8 +10,9 @@ from bee_core.broker import Broker, Inspector
 from bee_core.clock import Clock
 from bee_core.codec import KIND_HEADER
 from bee_core.errors import DecodeError
-from bee_core.message import Draft, Sent, State, Stored, Update
+from bee_core.message import Draft, Sent, Update
 from bee_core.schedule import Plan
+from bee_core.stored import State, Stored
 from bee_core.ticks import SCHEDULE, Declared, Due, plan_of
 from bee_core.trouble import Trouble, own_cancellation
 

@@ -14,7 +14,7 @@ from bee_core.broker import Broker
 from bee_core.checks import LONGEST_ABOUT
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured, BrokerUnavailable
-from bee_core.message import Holder
+from bee_core.stored import Holder
 from bee_core.trouble import own_cancellation
 
 EVERY = 10.0

@@ -39,8 +39,9 @@ from bee_core.events import (
     log,
 )
 from bee_core.logs import error_line, shown
-from bee_core.message import QueueStats, Reason
+from bee_core.message import Reason
 from bee_core.outcome import reason_of
+from bee_core.stored import QueueStats
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram

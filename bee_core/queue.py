@@ -33,8 +33,9 @@ from bee_core.explain import Explanation, explain
 from bee_core.group import Group, not_of, plan_group
 from bee_core.ids import new_id
 from bee_core.job import policy_of
-from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, State, Stored, Ticket
+from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, Ticket
 from bee_core.results import Result, await_end, reader
+from bee_core.stored import State, Stored
 from bee_core.strategy import Policy, Rules, check_policy, resolve
 from bee_core.tracing import Send, Tracing, traced_send
 

@@ -25,10 +25,10 @@ from bee_core.events import (
     WorkerStopped,
     announce,
 )
-from bee_core.message import Finding
 from bee_core.meter import Reading
 from bee_core.outcome import Outcome
 from bee_core.settler import Ended
+from bee_core.stored import Finding
 from bee_core.ticks import Due
 
 

@@ -17,7 +17,8 @@ from bee_core.errors import (
     OutcomeUnknown,
     ResultTimeout,
 )
-from bee_core.message import Note, Report, State
+from bee_core.message import Note, Report
+from bee_core.stored import State
 
 T = TypeVar("T")
 

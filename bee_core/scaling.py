@@ -13,7 +13,7 @@ import msgspec
 from bee_core.checks import check_whole
 from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidOption
-from bee_core.message import QueueStats
+from bee_core.stored import QueueStats
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):

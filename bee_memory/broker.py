@@ -43,10 +43,10 @@ from bee_core.message import (
     Report,
     Sent,
     Settlement,
-    State,
     Throttle,
     Update,
 )
+from bee_core.stored import State
 from bee_core.url import Url
 from bee_memory.inspector import MemoryInspector
 from bee_memory.messages import Arrival, Message

@@ -11,7 +11,8 @@ from bee_core.broker import Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import BrokerClosed, InvalidOption
-from bee_core.message import Draft, Holder, Page, QueueStats, State, Stored, Update
+from bee_core.message import Draft, Update
+from bee_core.stored import Holder, Page, QueueStats, State, Stored
 from bee_memory.state import Announced, Memory, Queue
 
 

@@ -7,20 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bee_core.disposition import Disposition, Reschedule
-from bee_core.message import (
-    HISTORY,
-    ZERO,
-    Counters,
-    Draft,
-    Episode,
-    Lease,
-    Note,
-    Receipt,
-    Report,
-    State,
-    Stored,
-    Update,
-)
+from bee_core.message import ZERO, Counters, Draft, Lease, Note, Receipt, Report, Update
+from bee_core.stored import HISTORY, Episode, State, Stored
 
 _RULED = Note("ruled")
 

@@ -21,7 +21,8 @@ import msgspec
 from bee_core.clock import Clock, finish
 from bee_core.errors import BrokerClosed
 from bee_core.forks import is_forked
-from bee_core.message import Draft, Episode, Receipt, Report, Stored, Update
+from bee_core.message import Draft, Receipt, Report, Update
+from bee_core.stored import Episode, Stored
 from bee_memory.messages import Arrival, Message, Place
 from bee_memory.turns import Turns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg.rows import TupleRow
 
-from bee_core.message import Finding
+from bee_core.stored import Finding
 
 OLD = 60.0
 """Seconds after which a transaction is worth a word."""

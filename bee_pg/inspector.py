@@ -13,7 +13,7 @@ from bee_core.broker import Examined, Inspector
 from bee_core.checks import check_id, check_ids, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
-from bee_core.message import Finding, Holder, Page, QueueStats, State, Stored
+from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
 from bee_pg.examine import findings
 from bee_pg.records import holder, stored
 from bee_pg.session import Session

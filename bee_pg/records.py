@@ -13,8 +13,6 @@ from bee_core.message import (
     NO_HEADERS,
     Counters,
     Draft,
-    Episode,
-    Holder,
     Lease,
     Note,
     Rate,
@@ -23,11 +21,10 @@ from bee_core.message import (
     Report,
     Sent,
     Settlement,
-    State,
-    Stored,
     Throttle,
 )
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_core.stored import Episode, Holder, State, Stored
 from bee_pg.migrate import quoted
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from bee_core.broker import Inspector
 from bee_core.checks import check_id, check_ids, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
-from bee_core.message import Holder, Page, QueueStats, State, Stored
+from bee_core.stored import Holder, Page, QueueStats, State, Stored
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session

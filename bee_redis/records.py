@@ -15,8 +15,6 @@ from bee_core.message import (
     ZERO,
     Counters,
     Draft,
-    Episode,
-    Holder,
     Lease,
     Note,
     Rate,
@@ -24,11 +22,10 @@ from bee_core.message import (
     Receipt,
     Report,
     Settlement,
-    State,
-    Stored,
     Throttle,
 )
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_core.stored import Episode, Holder, State, Stored
 
 _MSG = struct.Struct(">QddbIH")
 _EXTRAS = struct.Struct(">IH")

@@ -14,19 +14,8 @@ from typing import Any, Literal, TypeVar
 from bee_core.broker import Store
 from bee_core.disposition import Terminal
 from bee_core.errors import OutcomeUnknown
-from bee_core.message import (
-    Draft,
-    Holder,
-    Lease,
-    Page,
-    QueueStats,
-    Receipt,
-    Report,
-    Sent,
-    Settlement,
-    State,
-    Stored,
-)
+from bee_core.message import Draft, Lease, Receipt, Report, Sent, Settlement
+from bee_core.stored import Holder, Page, QueueStats, State, Stored
 
 T = TypeVar("T")
 

@@ -19,8 +19,9 @@ from bee_core.duration import Duration
 from bee_core.events import AttemptStarted, Event
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
-from bee_core.message import Counters, Note, State, Stored
+from bee_core.message import Counters, Note
 from bee_core.registry import backend
+from bee_core.stored import State, Stored
 from bee_core.testing.clock import ManualClock
 from bee_core.testing.faults import FaultyBroker
 from bee_core.ticks import message_id

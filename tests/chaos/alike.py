@@ -17,17 +17,8 @@ from typing import Any
 
 import bee_core as bee
 from bee_core.broker import Store
-from bee_core.message import (
-    Draft,
-    Episode,
-    Lease,
-    Note,
-    Rate,
-    Receipt,
-    Settlement,
-    State,
-    Throttle,
-)
+from bee_core.message import Draft, Lease, Note, Rate, Receipt, Settlement, Throttle
+from bee_core.stored import Episode, State
 from bee_memory import MemoryBroker
 from tests.chaos import stores
 

@@ -28,7 +28,7 @@ from zoneinfo import ZoneInfo
 
 import bee_core as bee
 from bee_core.events import Event, ScheduleMissed
-from bee_core.message import State
+from bee_core.stored import State
 from tests.chaos import stores
 from tests.chaos.faster import InRealTime, Pace, faster
 from tests.chaos.ledger import Ledger

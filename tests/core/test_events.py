@@ -34,7 +34,7 @@ from bee_core.events import (
     announce,
 )
 from bee_core.journal import log_events
-from bee_core.message import Counters, Finding
+from bee_core.message import Counters
 from bee_core.outcome import (
     Failed,
     Interrupted,
@@ -46,6 +46,7 @@ from bee_core.outcome import (
     TimedOut,
     Unknown,
 )
+from bee_core.stored import Finding
 
 STARTED = WorkerStarted("mail", "host:1")
 

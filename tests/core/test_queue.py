@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import bee_core as bee
-from bee_core.message import Draft, Sent, State, Stored
+from bee_core.message import Draft, Sent
+from bee_core.stored import State, Stored
 from bee_core.testing import FaultyBroker
 from bee_memory import MemoryBroker
 from tests.core.support import Jobs, RecordingBroker, Resize, SendEmail

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bee_core as bee
-from bee_core.message import QueueStats
 from bee_core.scaling import Flow, flow, wanted
+from bee_core.stored import QueueStats
 
 EMPTY = QueueStats()
 

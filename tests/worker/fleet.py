@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import bee_core as bee
 from bee_core.clock import Alarm
 from bee_core.events import Event, WorkerStarted
-from bee_core.message import State, Stored
+from bee_core.stored import State, Stored
 from bee_core.testing import FaultyBroker, ManualClock
 from bee_memory import MemoryBroker
 

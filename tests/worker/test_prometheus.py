@@ -40,7 +40,7 @@ from bee_core.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from bee_core.message import ZERO, Finding, Reason
+from bee_core.message import ZERO, Reason
 from bee_core.outcome import (
     Failed,
     Interrupted,
@@ -53,6 +53,7 @@ from bee_core.outcome import (
     Unknown,
 )
 from bee_core.prometheus import PrometheusObserver, queue_metrics
+from bee_core.stored import Finding
 from bee_core.testing import FaultyBroker, ManualClock
 from bee_memory import MemoryBroker
 from bee_redis import RedisBroker

@@ -10,9 +10,9 @@ import pytest
 
 import bee_core as bee
 from bee_core.events import AttemptSettled, ScheduleMissed
-from bee_core.message import State
 from bee_core.outcome import Failed
 from bee_core.planner import EVERY
+from bee_core.stored import State
 from bee_core.testing import FaultyBroker, ManualClock
 from bee_memory import MemoryBroker
 

@@ -16,9 +16,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import bee_core as bee
-from bee_core.message import Draft, Lease, State
+from bee_core.message import Draft, Lease
 from bee_core.opentelemetry import OpenTelemetry
 from bee_core.outcome import Outcome
+from bee_core.stored import State
 from bee_core.testing import running
 from bee_core.tracing import Tracing
 from bee_memory import MemoryBroker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bee_core.errors import InvalidInput
-from bee_core.message import Holder
+from bee_core.stored import Holder
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.message import Note, Report, Sent, Settlement, State, Update
+from bee_core.message import Note, Report, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.interrupt import MOMENTS, interrupt
 from bee_core.testing.conformance.reports import EVERY_END, family, heard

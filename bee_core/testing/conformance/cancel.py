@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete, Reschedule, Terminal
-from bee_core.message import Counters, Note, Sent, State
+from bee_core.message import Counters, Note, Sent
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -10,7 +10,8 @@ from typing import Any
 from bee_core.broker import Broker, Inspector, Store
 from bee_core.disposition import Delete
 from bee_core.errors import InvalidInput, InvalidName, InvalidOption
-from bee_core.message import Draft, Rate, Receipt, Settlement, State, Throttle
+from bee_core.message import Draft, Rate, Receipt, Settlement, Throttle
+from bee_core.stored import State
 from bee_core.testing.conformance.archive import archive, archived
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (

@@ -6,7 +6,8 @@ from typing import Any
 
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule
 from bee_core.errors import InvalidInput
-from bee_core.message import HISTORY, Episode, Note, Settlement, State, Update
+from bee_core.message import Note, Settlement, Update
+from bee_core.stored import HISTORY, Episode, State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

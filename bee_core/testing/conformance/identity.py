@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bee_core.disposition import Archive, Reschedule
 from bee_core.errors import IdTaken
-from bee_core.message import ZERO, Counters, IfTaken, Reject, RunAt, Sent, State, Update
+from bee_core.message import ZERO, Counters, IfTaken, Reject, RunAt, Sent, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Reschedule
-from bee_core.message import Note, QueueStats, State
+from bee_core.message import Note
+from bee_core.stored import QueueStats, State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
     LONG,

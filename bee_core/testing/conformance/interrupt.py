@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 
 from bee_core.disposition import Delete
-from bee_core.message import Sent, Settlement, State
+from bee_core.message import Sent, Settlement
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.scan import pages
 from bee_core.testing.conformance.steps import SHORT, counts, draft, ids, lease, send

@@ -6,7 +6,8 @@ Ids are chosen so that the order of their text is never the right answer.
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.message import Settlement, State, Throttle, Update
+from bee_core.message import Settlement, Throttle, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Disposition, Reschedule
-from bee_core.message import ZERO, Counters, RunAt, State, Update
+from bee_core.message import ZERO, Counters, RunAt, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
-from bee_core.message import Sent, State, Throttle, Update
+from bee_core.message import Sent, Throttle, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.keys import in_turn, line
 from bee_core.testing.conformance.scan import pages

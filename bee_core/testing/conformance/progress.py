@@ -6,7 +6,7 @@ from typing import Any
 
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import InvalidInput
-from bee_core.message import State
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

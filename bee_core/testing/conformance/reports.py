@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
-from bee_core.message import Note, Report, Sent, Settlement, State, Update
+from bee_core.message import Note, Report, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete
-from bee_core.message import State, Stored, Update
+from bee_core.message import Update
+from bee_core.stored import State, Stored
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.steps import (
     LONG,

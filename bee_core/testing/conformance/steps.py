@@ -27,10 +27,10 @@ from bee_core.message import (
     Report,
     Sent,
     Settlement,
-    Stored,
     Throttle,
     Update,
 )
+from bee_core.stored import Stored
 from bee_core.testing.conformance.harness import Harness
 
 T = TypeVar("T")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bee_core.disposition import Archive, Delete, Reschedule, Terminal
 from bee_core.errors import IdTaken
-from bee_core.message import ZERO, Counters, Reject, RunAt, Sent, State, Update
+from bee_core.message import ZERO, Counters, Reject, RunAt, Sent, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
     LONG,

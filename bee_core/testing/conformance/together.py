@@ -10,17 +10,8 @@ from typing import TypeVar
 from bee_core.broker import Store
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import IdTaken
-from bee_core.message import (
-    THROTTLE,
-    Counters,
-    Lease,
-    Reject,
-    Sent,
-    Settlement,
-    State,
-    Throttle,
-    Update,
-)
+from bee_core.message import THROTTLE, Counters, Lease, Reject, Sent, Settlement, Throttle, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.harness import Conformance, Harness
 from bee_core.testing.conformance.scan import pages
 from bee_core.testing.conformance.steps import (

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from bee_core.message import Holder
+from bee_core.stored import Holder
 from bee_memory import MemoryBroker
 
 replace = msgspec.structs.replace

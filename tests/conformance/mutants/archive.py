@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from bee_core.disposition import Archive, Terminal
-from bee_core.message import ZERO, State
+from bee_core.message import ZERO
+from bee_core.stored import State
 from bee_memory import MemoryBroker
 from bee_memory.messages import Message
 from bee_memory.state import Queue

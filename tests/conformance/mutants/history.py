@@ -10,7 +10,8 @@ import msgspec
 
 from bee_core.broker import NOTHING
 from bee_core.disposition import Delete, Disposition, Reschedule
-from bee_core.message import Draft, Episode, Lease, Note, Receipt, Report, Settlement, Stored
+from bee_core.message import Draft, Lease, Note, Receipt, Report, Settlement
+from bee_core.stored import Episode, Stored
 from bee_memory import MemoryBroker
 from bee_memory.messages import Arrival, Message
 from bee_memory.state import Queue

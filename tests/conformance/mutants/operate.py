@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bee_core.message import Counters, Holder, Page, QueueStats, State, Stored
+from bee_core.message import Counters
+from bee_core.stored import Holder, Page, QueueStats, State, Stored
 from bee_memory import MemoryBroker
 
 replace = msgspec.structs.replace

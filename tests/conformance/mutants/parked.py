@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from bee_core.disposition import Disposition
-from bee_core.message import Lease, Page, QueueStats, Report, State, Stored
+from bee_core.message import Lease, Report
+from bee_core.stored import Page, QueueStats, State, Stored
 from bee_memory import MemoryBroker
 from bee_memory.messages import Arrival, Message
 from bee_memory.state import Queue

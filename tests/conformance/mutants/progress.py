@@ -9,7 +9,8 @@ import msgspec
 
 from bee_core.broker import NOTHING
 from bee_core.disposition import Archive, Delete, Disposition, Terminal
-from bee_core.message import Draft, Lease, QueueStats, Receipt, Report, Sent
+from bee_core.message import Draft, Lease, Receipt, Report, Sent
+from bee_core.stored import QueueStats
 from bee_memory import MemoryBroker
 from bee_memory.messages import Arrival, Message
 from bee_memory.state import Queue

@@ -10,7 +10,8 @@ import msgspec
 
 from bee_core.checks import check_draft
 from bee_core.errors import IdTaken
-from bee_core.message import KEEP, Draft, Lease, QueueStats, Receipt, Reject, Sent, Settlement
+from bee_core.message import KEEP, Draft, Lease, Receipt, Reject, Sent, Settlement
+from bee_core.stored import QueueStats
 from bee_memory import MemoryBroker
 
 replace = msgspec.structs.replace

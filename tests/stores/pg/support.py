@@ -13,7 +13,8 @@ import psycopg
 from bee_core.broker import Broker, Store
 from bee_core.disposition import Delete, Disposition
 from bee_core.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
-from bee_core.message import Draft, Lease, Sent, Settlement, Stored
+from bee_core.message import Draft, Lease, Sent, Settlement
+from bee_core.stored import Stored
 from bee_pg import PgBroker
 
 QUEUE = "q"

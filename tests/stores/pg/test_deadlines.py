@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from bee_core.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
-from bee_core.message import Sent, State
+from bee_core.message import Sent
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import Call, verbs
 from bee_pg import PgBroker
 from tests.servers import PgBouncer, PgServer, pgbouncer_binary

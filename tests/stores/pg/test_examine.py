@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from bee_core.message import Finding
+from bee_core.stored import Finding
 from bee_pg import PgBroker, examine
 
 from .support import drained, send

@@ -7,7 +7,8 @@ import asyncio
 import psycopg
 
 from bee_core.disposition import Archive, Reschedule
-from bee_core.message import HISTORY, Note, Settlement
+from bee_core.message import Note, Settlement
+from bee_core.stored import HISTORY
 from bee_pg import PgBroker
 
 from .support import QUEUE, ask, brokers, lease, lease_one, send

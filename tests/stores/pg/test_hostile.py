@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import BrokerError, InvalidInput, InvalidOption
 from bee_core.ids import new_id
-from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, State, Update
+from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_pg import PgBroker
 from tests.servers import PgServer
 

@@ -9,7 +9,8 @@ import pytest
 
 import bee_core as bee
 from bee_core.disposition import Archive, Delete
-from bee_core.message import Draft, Sent, State
+from bee_core.message import Draft, Sent
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
 from bee_pg import PgBroker
 from tests.servers import PgBouncer

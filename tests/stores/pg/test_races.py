@@ -7,7 +7,8 @@ import asyncio
 import psycopg
 
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.message import Draft, Sent, Settlement, State, Update
+from bee_core.message import Draft, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_pg import PgBroker
 
 from .races import overlap, race

@@ -10,7 +10,8 @@ import pytest
 
 from bee_core.disposition import Archive, Delete
 from bee_core.errors import InvalidOption, OutcomeUnknown
-from bee_core.message import Draft, Rate, Receipt, Settlement, State, Throttle
+from bee_core.message import Draft, Rate, Receipt, Settlement, Throttle
+from bee_core.stored import State
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 

@@ -9,7 +9,8 @@ from redis.asyncio.connection import ConnectionPool, UnixDomainSocketConnection
 
 from bee_core.disposition import Archive
 from bee_core.errors import BrokerClosed
-from bee_core.message import Draft, Sent, State
+from bee_core.message import Draft, Sent
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
 from bee_redis import RedisBroker
 from bee_redis.connection import PoolLink

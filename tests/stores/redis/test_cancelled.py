@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 
 from bee_core.disposition import Archive, Delete
-from bee_core.message import Draft, Receipt, Sent, Settlement, State
+from bee_core.message import Draft, Receipt, Sent, Settlement
+from bee_core.stored import State
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 

@@ -15,7 +15,8 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
-from bee_core.message import Draft, Note, Sent, Settlement, State
+from bee_core.message import Draft, Note, Sent, Settlement
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
 from bee_redis import RedisBroker
 from tests.servers import RedisServer, free_port, short_directory, valkey_binary

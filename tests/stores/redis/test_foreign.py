@@ -15,7 +15,8 @@ import pytest
 import bee_core as bee
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule
 from bee_core.errors import BrokerMisconfigured
-from bee_core.message import Draft, Sent, Settlement, State, Update
+from bee_core.message import Draft, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
 from bee_redis import RedisBroker
 from bee_redis.keys import KINDS

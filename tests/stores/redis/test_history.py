@@ -8,7 +8,8 @@ import pytest
 
 from bee_core.broker import Store
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.message import HISTORY, Draft, Lease, Note, Settlement, Stored
+from bee_core.message import Draft, Lease, Note, Settlement
+from bee_core.stored import HISTORY, Stored
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 

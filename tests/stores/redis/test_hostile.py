@@ -13,7 +13,8 @@ from bee_core.checks import check_id
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.errors import InvalidInput
 from bee_core.ids import new_id
-from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, State, Update
+from bee_core.message import Counters, Draft, Note, Receipt, Sent, Settlement, Update
+from bee_core.stored import State
 from bee_redis import RedisBroker
 from tests.servers import RedisServer
 
