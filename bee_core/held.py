@@ -23,7 +23,7 @@ from bee_core.fetcher import BATCH
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
 from bee_core.message import ZERO, Counters, Lease, Settlement
-from bee_core.outcome import Interrupted, Malformed, Outcome, Stalled, Unknown, tally
+from bee_core.outcome import Failed, Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
 from bee_core.queue import Queue
 from bee_core.reporter import Reporter
@@ -41,9 +41,10 @@ _FLUSH = 5.0
 class Held:
     """What one worker holds, with the parts that look after it.
 
-    `on_room` hears that a job has ended, or that a message is no longer held; `on_tick` of each
-    tick of a schedule that is settled and how long that took; `on_stuck` of a handler that does
-    not stop; and `on_failure` of the death of the heartbeat.
+    `is_cancelled` says whether somebody has cancelled the worker as a whole. `on_room` hears that a
+    job has ended, or that a message is no longer held; `on_tick` of each tick of a schedule that is
+    settled and how long that took; `on_stuck` of a handler that does not stop; and `on_failure` of
+    the death of the heartbeat.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Held:
         chance: Callable[[], float],
         trouble: Trouble,
         report: Reporter,
+        is_cancelled: Callable[[], bool],
         on_room: Callable[[], None],
         on_tick: Callable[[Due, float], None],
         on_stuck: Callable[[Attempt], None],
@@ -70,6 +72,7 @@ class Held:
         self._clock = clock
         self._chance = chance
         self._report = report
+        self._is_cancelled = is_cancelled
         self._on_room = on_room
         self._on_tick = on_tick
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
@@ -193,6 +196,8 @@ class Held:
         self._on_room()
         if not self.slots.running:
             self._bell.ring()
+        if isinstance(outcome, Failed) and self._is_ended_with_all(attempt, outcome.error):
+            attempt.ending = Interrupted()
         counted = attempt.counted(outcome)
         if counted is None:
             self._forget(attempt)
@@ -200,6 +205,11 @@ class Held:
             self._report.attempt_lost(attempt, None, certain=certain)
         else:
             self._settle(attempt, counted, tally(counted))
+
+    def _is_ended_with_all(self, attempt: Attempt, error: BaseException) -> bool:
+        """Whether it was cancelled together with its worker: as a loop does that is closed."""
+        cancelled = isinstance(error, asyncio.CancelledError) and attempt.ending is None
+        return cancelled and self._is_cancelled()
 
     def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
         """Decide what becomes of the message."""

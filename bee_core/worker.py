@@ -135,9 +135,10 @@ class Worker(Generic[J]):
         self._clock = clock
         self._chance = chance
 
-        self._begun = self._stopping = self._killed = self._closed = self._until_empty = False
+        self._stopping = self._killed = self._closed = self._until_empty = False
         self._failure: BeeError | None = None
         self._up = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None  # `run`
         self._main_task: asyncio.Task[None] | None = None
         self._make_parts()
 
@@ -157,6 +158,7 @@ class Worker(Generic[J]):
             chance=self._chance,
             trouble=self._trouble,
             report=report,
+            is_cancelled=lambda: self._running is not None and self._running.cancelling() > 0,
             on_room=self._on_room,
             on_tick=lambda due, took: self._upkeep.planner.settled(due, took),
             on_stuck=self._on_stuck,
@@ -199,12 +201,12 @@ class Worker(Generic[J]):
         Schedules that wait for their time do not count as jobs.
         Cancelling it interrupts the running jobs, gives them back, and is then honoured.
         """
-        if self._begun:
+        if self._running is not None:
             raise InvalidOption("a worker runs once: make a new one")
         if until_empty and not isinstance(self.broker, Inspector):
             raise InvalidOption("until_empty needs a broker that is an Inspector too")
         most = math.inf if max_jobs is None else check_whole(max_jobs, "max_jobs", least=0)
-        self._begun = True
+        self._running = asyncio.current_task()
         self._until_empty = until_empty
         main = self._main_task = asyncio.create_task(self._main(most), name="bee:worker")
         cancelled: asyncio.CancelledError | None = None

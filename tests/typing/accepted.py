@@ -312,6 +312,7 @@ class ForeignBroker:
         *,
         duration: float,
         progress: Mapping[str, str] = MappingProxyType({}),
+        remarks: Mapping[str, str] = MappingProxyType({}),
     ) -> set[bee.Receipt]:
         return set()
 
@@ -334,6 +335,7 @@ class ForeignBroker:
     ) -> list[bee.Report]:
         return []
 
+    async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None: ...
     def clone(self) -> ForeignBroker:
         return self
 

@@ -324,3 +324,20 @@ async def test_a_service_that_fails_at_once_is_not_held_up_by_its_worker() -> No
 
     assert ended
     assert isinstance(outcome, ValueError)
+
+
+async def test_jobs_that_are_cancelled_together_with_their_worker_have_not_failed() -> None:
+    hanging = Hanging(ManualClock())
+    running = await hanging.start()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+
+    for task in others:  # as asyncio.run does at its end
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+    assert running.cancelled()
+    assert ["0", "1"] == sorted(hanging.cancelled)
+    for id in "01":
+        stored = await hanging.broker.get("jobs", id)
+        assert stored is not None
+        assert 0 == stored.counters.errors

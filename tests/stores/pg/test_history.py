@@ -111,6 +111,7 @@ async def test_who_is_silent_for_too_long_is_removed_by_the_others(
     for n in range(20):
         await broker.announce(QUEUE, f"w{n}", about="", duration=0.001)
     await broker.announce("other", "elsewhere", about="", duration=0.001)
+    await asyncio.sleep(0.01)
 
     await broker.announce(QUEUE, "ann", about="", duration=60)
 
