@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import bee_core as bee
 from bee_core.events import ProcessEnded, WorkerStarted
@@ -39,6 +40,7 @@ _RATE = 60
 """Jobs a second, for each queue."""
 _SLACK = 1.0
 """Seconds within which another one must have taken over what is free."""
+_NEVER = 9e9
 _AT_ONCE = Pauses(first=0.02, longest=0.02)
 
 
@@ -138,6 +140,30 @@ class Tasks:
             self._start()
 
 
+class Delays(NamedTuple):
+    """Seconds until jobs were run again."""
+
+    seconds: list[float]
+    late: list[float]
+    """Those that took too long."""
+    excused: int
+    """Others that did, because who had taken them over was killed before it ran them."""
+
+    def with_late(self, seconds: float, excused: bool) -> Delays:
+        if excused:
+            return self._replace(excused=self.excused + 1)
+        return self._replace(late=[*self.late, seconds])
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return "0"
+        ordered = sorted(self.seconds)
+        middle, most = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+        times = f"after {middle:.2f} s (median), {most:.2f} s (99 %), {ordered[-1]:.2f} s (last)"
+        more = f"; {self.excused} met another kill" if self.excused else ""
+        return f"{len(ordered)}, run again {times}{more}"
+
+
 @dataclass
 class Report:
     """The outcome of a run."""
@@ -150,39 +176,51 @@ class Report:
     archived: int
     seconds: float
 
-    @property
-    def takeovers(self) -> list[float]:
-        """Seconds from a release to the next run of that job, or 99 if there was none.
+    @cached_property
+    def takeovers(self) -> Delays:
+        """From a release to the next run of that job. It may be written down after that."""
+        released = [entry for entry in self.entries if entry.what == "released"]
+        return self._delays([(e.at, max(e.at, self._next_run(e))) for e in released], _SLACK)
 
-        Who released it may write that down after the next one has begun.
-        """
+    @cached_property
+    def redeliveries(self) -> Delays:
+        """From a kill to the next run of each job that was running there."""
+        ended = {(e.id, e.token) for e in self.entries if e.what in ("settled", "released", "lost")}
+        found = []
+        for entry in self.entries:
+            if entry.what == "run" and (entry.id, entry.token) not in ended:
+                killed = [at for pid, at in self._kills if pid == entry.pid and at >= entry.at]
+                if killed and self._next_run(entry) < _NEVER:  # else it was settled, unheard
+                    found.append((min(killed), self._next_run(entry)))
+        return self._delays(found, LEASE + _SLACK)
+
+    def _delays(self, waits: list[tuple[float, float]], most: float) -> Delays:
+        """How long each took. One who took it over may have been killed before it ran it."""
+        delays = Delays([end - start for start, end in waits], [], 0)
+        for start, end in waits:
+            if end - start > most:
+                last = max((at for _, at in self._kills if start < at < end), default=start)
+                excused = last > start and end - last <= LEASE + _SLACK
+                delays = delays.with_late(end - start, excused)
+        return delays
+
+    @property
+    def _kills(self) -> list[tuple[int, float]]:
+        return self.signalled.get(signal.SIGKILL, [])
+
+    @cached_property
+    def _runs(self) -> dict[str, dict[int, float]]:
+        """By id and token: when each began."""
         runs: dict[str, dict[int, float]] = {}
         for entry in self.entries:
             if entry.what == "run":
                 runs.setdefault(entry.id, {})[entry.token] = entry.at
-        found = []
-        for entry in self.entries:
-            if entry.what == "released":
-                later = [token for token in runs.get(entry.id, {}) if token > entry.token]
-                after = runs[entry.id][min(later)] - entry.at if later else 99.0
-                found.append(max(0.0, after))
-        return found
+        return runs
 
-    @property
-    def redeliveries(self) -> list[float]:
-        """Seconds from a kill to the next run of each job that was running there."""
-        killed = dict(self.signalled.get(signal.SIGKILL, []))
-        running: dict[str, int] = {}
-        found = []
-        for what, id, _, pid, at in self.entries:
-            if what == "run":
-                before = running.get(id)
-                if before in killed and killed[before] < at:
-                    found.append(at - killed[before])
-                running[id] = pid
-            elif what in ("settled", "released", "lost") and running.get(id) == pid:
-                del running[id]
-        return found
+    def _next_run(self, entry: Entry) -> float:
+        """When the job was run again after that."""
+        later = [token for token in self._runs.get(entry.id, {}) if token > entry.token]
+        return self._runs[entry.id][min(later)] if later else _NEVER
 
     @property
     def of_zombies(self) -> set[str]:
@@ -204,36 +242,28 @@ class Report:
             found.append(f"{len(self.of_zombies)} jobs were settled by a zombie")
         if errors := {entry.id for entry in self.entries if entry.what == "error"}:
             found.append(f"{len(errors)} jobs have counted an error")
-        if (slowest := max(self.takeovers, default=0.0)) > _SLACK:
-            found.append(f"a job that was released was run {slowest:.2f} s later")
-        if (slowest := max(self.redeliveries, default=0.0)) > LEASE + _SLACK:
-            found.append(f"a job whose process was killed was run {slowest:.2f} s later")
+        for late in self.takeovers.late:
+            found.append(f"a job that was released was run {late:.2f} s later")
+        for late in self.redeliveries.late:
+            found.append(f"a job whose process was killed was run {late:.2f} s later")
         return found
 
     def lines(self) -> list[str]:
         """The report as a small table."""
         names = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
         sent = ", ".join(f"{len(self.signalled.get(s, []))} {name}" for name, s in names.items())
-        count = {what: sum(e.what == what for e in self.entries) for what in ("released", "lost")}
+        in_vain = sum(entry.what == "lost" for entry in self.entries)
         return [
             f"jobs sent          {len(self.audit.sent)}",
             f"signals            {sent}",
             f"lost               {len(self.audit.lost)}",
             f"settled twice      {len(self.audit.settled_twice)}",
-            f"settled by zombies {len(self.of_zombies)} (and {count['lost']} tried in vain)",
-            f"released           {count['released']}, run again {_times(self.takeovers)}",
-            f"killed             {len(self.redeliveries)}, run again {_times(self.redeliveries)}",
+            f"settled by zombies {len(self.of_zombies)} (and {in_vain} tried in vain)",
+            f"released           {self.takeovers}",
+            f"killed             {self.redeliveries}",
             f"run more than once {self.audit.extra_runs}",
             f"seconds            {self.seconds:.0f}",
         ]
-
-
-def _times(seconds: list[float]) -> str:
-    if not seconds:
-        return "never"
-    ordered = sorted(seconds)
-    middle, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-    return f"after {middle:.2f} s (median), {late:.2f} s (99 %), {ordered[-1]:.2f} s (last)"
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 import bee_core as bee
-from bee_core import attempt, checks, codec, message, queue, schedule
+from bee_core import attempt, checks, codec, message, queue, schedule, stored
 from bee_core.decide import UNKNOWN
 from bee_core.handlers import FAILURE_RULES
 
@@ -155,7 +155,7 @@ def test_the_limits_are_as_printed() -> None:
             len(longest),
             schedule.LONGEST_NAME,
             checks.LONGEST_PROGRESS,
-            message.HISTORY,
+            stored.HISTORY,
             checks.MOST_AWAITED,
             len(name),
             codec.DEEPEST,
