@@ -72,8 +72,9 @@ def run(store: str, *, workers: int, seconds: float) -> Report:
     """Load, an outage, load again."""
     directory = Path(tempfile.mkdtemp(prefix="bee-outage-"))
     server = stores.durable(store)
-    alive = {fork_worker(server.url, directory) for _ in range(workers)}
-    producer = fork(lambda: restarts.produce(server.url, directory))
+    url = stores.sparing(server)
+    alive = {fork_worker(url, directory) for _ in range(workers)}
+    producer = fork(lambda: restarts.produce(url, directory))
     try:
         time.sleep(5.0)
         server.kill()

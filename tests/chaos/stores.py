@@ -39,6 +39,13 @@ async def _migrate(url: str) -> None:
         await broker.queues()
 
 
+def sparing(server: Killable) -> str:
+    """Its URL for many workers at once: PostgreSQL takes a hundred connections and no more."""
+    if not isinstance(server, PgServer):
+        return server.url
+    return f"{server.url}{'&' if '?' in server.url else '?'}pool_size=2"
+
+
 def cut_all(server: Killable) -> None:
     """End every connection to the server, and nothing else."""
     if isinstance(server, PgServer):
