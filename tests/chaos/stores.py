@@ -30,7 +30,7 @@ def durable(name: str) -> Killable:
         server = PgServer(18, keep=True, durable=True)
         asyncio.run(_migrate(server.url))
         return server
-    options = ("--appendonly", "yes", "--appendfsync", "everysec")
+    options = ("--appendonly", "yes", "--appendfsync", "always")  # everysec: not while it syncs
     return RedisServer(valkey_binary(), *options, directory=short_directory(), keep=True)
 
 
