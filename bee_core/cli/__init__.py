@@ -6,18 +6,25 @@ from importlib.metadata import version
 
 import click
 
-from bee_core.cli.db import db
 from bee_core.cli.examples import examples
-from bee_core.cli.explain import explain
-from bee_core.cli.health import health
-from bee_core.cli.worker import worker
+from bee_core.cli.group import LazyGroup
+
+COMMANDS = {
+    "demo": "bee_core.cli.demo:demo",
+    "worker": "bee_core.cli.worker:worker",
+    "health": "bee_core.cli.health:health",
+    "explain": "bee_core.cli.explain:explain",
+    "db": "bee_core.cli.db:db",
+}
+"""Where each command lives, in the order in which help lists them."""
 
 
 @click.group(
+    cls=LazyGroup,
+    places=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
         "bee demo          watch a handful of jobs of every fate, in a few seconds",
-        "bee demo | cat    the same as plain lines",
         "bee db apply      create or upgrade the schema in PostgreSQL",
         "bee worker shop.jobs:hive    work on the queues of a program",
         "bee explain mail order-4711  say why a job is not running",
@@ -26,23 +33,3 @@ from bee_core.cli.worker import worker
 @click.version_option(version("bee-jobs"), prog_name="bee")
 def main() -> None:
     """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""
-
-
-@main.command()
-@click.option("--plain", is_flag=True, help="Plain lines, also in a terminal.")
-def demo(plain: bool) -> None:
-    """Run jobs of every fate on the memory broker, and check that none was lost.
-
-    \b
-    Takes about two seconds and ends by itself.
-    Exit code: 0 if every job met its fate, 1 if the audit found otherwise.
-    """
-    from bee_core.cli.demo import run_demo
-
-    raise SystemExit(run_demo(plain=plain))
-
-
-main.add_command(db)
-main.add_command(worker)
-main.add_command(health)
-main.add_command(explain)

@@ -15,18 +15,13 @@ from typing import Any
 
 import click
 
+from bee_core.cli.asking import CannotAsk
 from bee_core.cli.examples import examples
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
 from bee_core.url import Url, redact
 
 _SCHEMES = ("postgresql", "postgres")
-
-
-class CannotAsk(click.ClickException):
-    """The database said nothing, or no."""
-
-    exit_code = 3
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 import msgspec
 
+from bee_core.cli.asking import ask, json_option, print_json, url_option
 from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.config import broker_url
-from bee_core.errors import BeeError, InvalidInput, UnknownScheme
 from bee_core.explain import Explanation, NotFound, sentence
 from bee_core.explain import explain as explain_job
-from bee_core.registry import connect
 
 
 @click.command(
@@ -27,8 +23,8 @@ from bee_core.registry import connect
 )
 @click.argument("queue")
 @click.argument("id")
-@click.option("--url", metavar="URL", help="The broker. Otherwise BEE_URL, or that of bee.toml.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@url_option
+@json_option
 def explain(queue: str, id: str, url: str | None, as_json: bool) -> None:
     """Say why a job is not running, or who runs it, and what has happened to it.
 
@@ -37,22 +33,16 @@ def explain(queue: str, id: str, url: str | None, as_json: bool) -> None:
     \b
     Exit codes:
       0  the store knows the job
-      1  it does not, or does not answer
+      1  it does not
       2  wrong use
+      3  the store does not answer, or refuses
     """
-    try:
-        found = asyncio.run(_ask(url, queue, id))
-    except (InvalidInput, UnknownScheme) as error:
-        raise WrongUse(str(error)) from error
-    except (BeeError, ImportError) as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(msgspec.json.encode(_plain(found)).decode() if as_json else str(found))
+    found = ask(url, lambda store: explain_job(store, queue, id))
+    if as_json:
+        print_json(_plain(found))
+    else:
+        click.echo(str(found))
     raise SystemExit(1 if isinstance(found.why, NotFound) else 0)
-
-
-async def _ask(url: str | None, queue: str, id: str) -> Explanation:
-    async with connect(broker_url(url)) as broker:
-        return await explain_job(broker, queue, id)
 
 
 def _plain(found: Explanation) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def test_a_job_that_nobody_knows_is_not_found(bee: Bee, url: str) -> None:
 def test_a_server_that_is_not_there_is_one_sentence(bee: Bee) -> None:
     answer = bee("explain", "mail", "a", "--url", f"redis://localhost:{free_port()}")
 
-    assert 1 == answer.exit_code
+    assert 3 == answer.exit_code
     assert answer.output.startswith("Error: ")
     assert "Traceback" not in answer.output
 
@@ -83,8 +83,8 @@ def test_a_server_that_is_not_there_is_one_sentence(bee: Bee) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("NO QUEUE", "a"), "is not a queue name"),
-        (("mail", ""), "is not a job id"),
+        (("NO QUEUE", "a", "--url", "redis://localhost"), "is not a queue name"),
+        (("mail", "", "--url", "redis://localhost"), "is not a job id"),
         (("mail", "a", "--url", "nosuch://"), "nosuch"),
     ],
 )

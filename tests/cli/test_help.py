@@ -20,7 +20,10 @@ REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield (*names, name), command
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)

@@ -1,0 +1,71 @@
+"""What commands that ask a store have in common: which one, in which form, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from bee_core.broker import Store
+from bee_core.cli.loading import WrongUse
+from bee_core.config import broker_url
+from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
+from bee_core.registry import connect
+
+Command = TypeVar("Command", bound=Callable[..., None])
+T = TypeVar("T")
+
+
+class CannotAsk(click.ClickException):
+    """The store does not answer, or refuses."""
+
+    exit_code = 3
+
+
+def url_option(command: Command) -> Command:
+    """`--url`."""
+    told = "The broker. Otherwise BEE_URL, or that of bee.toml."
+    return click.option("--url", metavar="URL", help=told)(command)
+
+
+def json_option(command: Command) -> Command:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")(command)
+
+
+def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
+    """Ask the store that is meant; what goes wrong is one sentence and an exit code."""
+    with told_plainly():
+        return asyncio.run(_ask(broker_url(url), question))
+
+
+async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
+    if url.partition(":")[0] == "memory":
+        raise WrongUse(
+            "memory:// lives inside one process, and this is another one, which would find it "
+            "empty: give --url, or set BEE_URL, or url in bee.toml"
+        )
+    async with connect(url) as store:
+        return await question(store)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """bee's errors as one sentence each: 2 for wrong use, 3 for the store's, 1 for others."""
+    try:
+        yield
+    except (InvalidInput, UnknownScheme) as error:
+        raise WrongUse(str(error)) from error
+    except (BrokerError, ImportError) as error:
+        raise CannotAsk(str(error)) from error
+    except BeeError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on one line; bytes are base64, as JSON cannot hold them."""
+    click.echo(msgspec.json.encode(value).decode())
