@@ -1,4 +1,4 @@
-"""The program of the README: two kinds of jobs on one queue, one of them a moment later."""
+"""Two kinds of jobs on one queue, one of them a moment later."""
 
 import asyncio
 
