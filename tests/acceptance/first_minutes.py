@@ -60,7 +60,7 @@ def follow(
                     seen = shell.type(step._replace(words=adapted(words, store)))
                     now = (shell.commands, shell.seconds)
                     killed = killed or words.startswith("kill -9")
-                    if first is None and (words.startswith("python ") or "bee demo" in words):
+                    if first is None and words.endswith((".py", "bee demo")):
                         first = now
                     if killed and survived is None and "attempt 2" in seen:
                         survived = now
@@ -84,9 +84,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bee-wheel-") as place:
         wheel = build_wheel(Path(place))
         constraint = Path(place) / "constraint.txt"
-        constraint.write_text(f"bee-jobs @ file://{wheel}\n")
+        constraint.write_text(f"bee-jobs=={wheel.name.split('-')[1]}\n")
         environment = plain_environment() | {
             "PIP_CONSTRAINT": str(constraint),
+            "PIP_FIND_LINKS": place,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
         for store in STORES if asked.store is None else [asked.store]:
