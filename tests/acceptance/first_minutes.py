@@ -57,7 +57,8 @@ def follow(
                     if installed and INSTALL in words:
                         continue
                     told(words)
-                    seen = shell.type(step._replace(words=adapted(words, store)))
+                    shows = None if INSTALL in words else step.shows  # pip may warn of your indexes
+                    seen = shell.type(step._replace(words=adapted(words, store), shows=shows))
                     now = (shell.commands, shell.seconds)
                     killed = killed or words.startswith("kill -9")
                     if first is None and words.endswith((".py", "bee demo")):
