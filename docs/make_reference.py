@@ -104,6 +104,8 @@ def _definition(name: str, body: list[ast.stmt]) -> tuple[Node, str]:
             case ast.AnnAssign(target=ast.Name(id=id)) | ast.Assign(targets=[ast.Name(id=id)]):
                 if id == name:
                     found = node, _text(following)
+            case _:
+                pass
     assert found is not None, f"{name} is not defined where it comes from"
     return found
 

@@ -33,8 +33,8 @@ def run_page(page: Path, module: types.ModuleType, fixture: Callable[[str], obje
 def _run_blocks(page: Path, module: types.ModuleType, fixture: Callable[[str], object]) -> None:
     for block in blocks(page):
         if block.language == "python":
-            if name := FILE.match(block.text):
-                sys.modules[name[1]] = module
+            if file := FILE.match(block.text):
+                sys.modules[file[1]] = module
             before = dict(vars(module))
             printed = _run_block(page, block, vars(module))
             if block.shows is not None:

@@ -31,6 +31,8 @@ def listed(nav: Any) -> Iterator[str]:
         case dict():
             for one in nav.values():
                 yield from listed(one)
+        case _:
+            raise AssertionError(nav)
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
