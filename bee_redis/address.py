@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from bee_core.errors import InvalidOption
-from bee_core.url import Url
+from bee_core.url import Secret, Url
 from bee_redis.cluster import Address, ClusterLink
 from bee_redis.connection import Link, PoolLink
 from bee_redis.sentinel import SentinelLink
@@ -57,13 +57,12 @@ def links(url: Url, *, deadline: float) -> Links:
         "health_check_interval": 0,
         **_no_notifications(),
     }
-    parts = url.parts
-    if parts.fragment:  # not shown: it may be a piece of the password
+    if url.parts.fragment:  # not shown: it may be a piece of the password
         raise InvalidOption("a Redis URL has nothing after a # (write it as %23 in a password)")
-    if parts.username:
-        options["username"] = unquote(parts.username)
-    if parts.password is not None:
-        options["password"] = unquote(parts.password)
+    if url.parts.username:
+        options["username"] = unquote(url.parts.username)
+    if url.parts.password is not None:
+        options["password"] = Secret(unquote(url.parts.password))
     if url.scheme == "unix":
         return _unix(url, options)
     for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):

@@ -38,7 +38,7 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
-from bee_core.url import Url
+from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import Links, links
 from bee_redis.inspector import RedisInspector
@@ -85,7 +85,7 @@ class RedisBroker(RedisInspector, Store):
         replicas: int = 0,
         check: bool = True,
     ) -> None:
-        address = Url(url)
+        address = Url(url := as_url(url))
         self._read_options(
             links(address, deadline=seconds(deadline, "deadline", least=0.01)),
             pool_size=pool_size,

@@ -20,9 +20,9 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "forks", "child", "ids", "stacks", "health", "meter"],
-    ["capacity", "duration", "config", "parent", "parts", "threads", "timing", "trouble", "logs"],
+    ["capacity", "duration", "parent", "parts", "threads", "timing", "trouble", "logs"],
     ["disposition", "processes", "url"],
-    ["message", "strategy"],
+    ["config", "message", "strategy"],
     ["stored"],
     ["broker", "checks", "job", "outcome", "packing"],
     ["auto", "presence"],
