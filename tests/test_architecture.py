@@ -28,7 +28,7 @@ LAYERS = [
     ["auto", "presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
     ["explain", "journal", "prometheus", "tracing"],
-    ["queue", "sharing"],
+    ["diagnosis", "queue", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],
     ["handlers", "planner", "opentelemetry"],

@@ -16,6 +16,7 @@ COMMANDS = {
     "worker": "bee_core.cli.worker:worker",
     "explain": "bee_core.cli.explain:explain",
     "db": "bee_core.cli.db:db",
+    "doctor": "bee_core.cli.doctor:doctor",
     "health": "bee_core.cli.health:health",
     "config": "bee_core.cli.config:config",
 }

@@ -21,6 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
 
 
+IN_MEMORY = (
+    "memory:// lives inside one process, and this is another one, which would find it empty: give "
+    "--url, or set BEE_URL, or url in bee.toml"
+)
+
+
 class CannotAsk(click.ClickException):
     """The store does not answer, or refuses."""
 
@@ -46,10 +52,7 @@ def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
 
 async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
     if url.partition(":")[0] == "memory":
-        raise WrongUse(
-            "memory:// lives inside one process, and this is another one, which would find it "
-            "empty: give --url, or set BEE_URL, or url in bee.toml"
-        )
+        raise WrongUse(IN_MEMORY)
     async with connect(url) as store:
         return await question(store)
 
