@@ -52,8 +52,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         found = msgspec.structs.asdict(self)
         if isinstance(self.queues, list):
             found["queues"] = ",".join(self.queues)
-        if self.url is not None:
-            found["url"] = UrlText(self.url)
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -203,4 +201,6 @@ def _worker(table: object, file: str | None) -> WorkerSettings:
             problem = str(error).partition(" - at ")[0].replace("`", "")
             problem = problem.replace(" | null", "")
             raise InvalidOption(f"{name} in {where}: {problem[0].lower()}{problem[1:]}") from None
-    return msgspec.convert(table, WorkerSettings)
+    found = msgspec.convert(table, WorkerSettings)
+    shy = None if found.url is None else UrlText(found.url)
+    return msgspec.structs.replace(found, url=shy)
