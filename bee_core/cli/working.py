@@ -154,7 +154,8 @@ def metrics_observers(options: Options) -> list[Observer]:
     try:
         from bee_core.service.exporter import serve_metrics
     except ImportError as error:
-        raise WrongUse(f"--metrics: {error}") from error
+        need = 'prometheus_client is needed: pip install "bee-jobs[prometheus]"'
+        raise WrongUse(f"--metrics: {need} ({error})") from error
     try:
         return [serve_metrics(host, port)]
     except OSError as error:

@@ -36,7 +36,7 @@ class Watch:
     """The .py files below some directories."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = roots
+        self.roots = roots
         self._seen = self._look()
 
     @classmethod
@@ -75,7 +75,7 @@ class Watch:
 
     def _look(self) -> Files:
         began = time.monotonic()
-        found = {file: state for root in self._roots for file, state in _python_files(str(root))}
+        found = {file: state for root in self.roots for file, state in _python_files(str(root))}
         took = time.monotonic() - began
         if took > _SLOW:
             log.warning(
