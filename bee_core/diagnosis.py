@@ -173,7 +173,8 @@ def _of_queue(queue: Look) -> Iterator[Remark]:
         lately = "" if speed is None else f", of late about {speed:.0f} an hour"
         yield _problem(
             "archive",
-            f"{total} jobs are in its archive{lately}. Delete old ones now and then: bee archive",
+            f"{total} jobs are in its archive{lately}. Delete old ones now and then: "
+            f"bee purge {name} --archive --older-than 30d",
             name,
         )
     versions = sorted({found.version for one in queue.workers if (found := presence_of(one))})

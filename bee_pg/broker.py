@@ -88,9 +88,10 @@ class PgBroker(PgInspector, Store):
         migrate: bool = False,
         notify: bool = True,
     ) -> None:
-        self._parameters = _parameters(url := as_url(url))
-        self._shown = redact(url)
-        self._schema = check_schema(schema)
+        url = as_url(url)
+        self._shown, self._schema = redact(url), schema  # first: a traceback may show it
+        self._parameters = _parameters(url)
+        check_schema(schema)
         self._pool_size = check_whole(pool_size, "pool_size", least=1)
         self._deadline = seconds(deadline, "deadline", least=0.01)
         self._migrate = migrate
@@ -277,7 +278,7 @@ def _parameters(url: str) -> dict[str, Any]:
         own = f"bee's own parameters: {', '.join(_OWN)}; the others are libpq's"
         raise InvalidOption(f"{text} ({own})") from None
     if not str(found.get("port", "")).replace(",", "").isdigit() and "port" in found:
-        # not shown: it may be a piece of the password
+        found["port"] = Secret(found["port"])  # it may be a piece of the password
         raise InvalidOption(
             "the port of a PostgreSQL URL must be a number (write / @ : # in a password as %2F %40 "
             "%3A %23)"

@@ -151,14 +151,15 @@ def _shown(hosts: list[Address]) -> str:
 
 
 def _hosts(url: Url, default: int = 6379) -> list[Address]:
-    netloc = url.parts.netloc.rpartition("@")[2]
-    return [_host(host, default) for host in netloc.split(",")]
+    # Each as a Secret: in a URL that is wrong it may be a piece of the password.
+    hosts = map(Secret, url.parts.netloc.rpartition("@")[2].split(","))
+    return [_host(host, default) for host in hosts]
 
 
 def _host(text: str, default: int = 6379) -> Address:
     host, _, port = text.rpartition(":") if ":" in text.rpartition("]")[2] else (text, "", "")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        # not shown: it may be a piece of the password
+        port = Secret(port)
         raise InvalidOption(
             "the port of a Redis URL must be a number from 1 to 65535 (write / @ : # in a password "
             "as %2F %40 %3A %23)"

@@ -155,7 +155,8 @@ class RedisBroker(RedisInspector, Store):
         return broker
 
     def __repr__(self) -> str:
-        return f"<RedisBroker on {self._where.shown}>"
+        # A traceback may show one that was never finished.
+        return f"<RedisBroker on {self._where.shown if hasattr(self, '_where') else 'nowhere'}>"
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
