@@ -1,7 +1,7 @@
 """bee: typed jobs in memory, on Redis and on PostgreSQL. `import bee_core as bee`."""
 
 from bee_core.auto import Auto
-from bee_core.broker import Broker, Examined, Inspector, Store
+from bee_core.broker import Broker, Described, Examined, Inspector, Store
 from bee_core.codec import Codec, JsonCodec
 from bee_core.decide import decide
 from bee_core.delivery import Delivery, Handler
@@ -65,7 +65,7 @@ from bee_core.queue import Queue
 from bee_core.registry import connect
 from bee_core.results import Result
 from bee_core.schedule import Schedule
-from bee_core.stored import Episode, Finding, Holder, QueueStats, State, Stored
+from bee_core.stored import Episode, Finding, Holder, QueueStats, Server, State, Stored
 from bee_core.strategy import (
     ArchiveStrategy,
     Backoff,
@@ -96,6 +96,7 @@ __all__ = [
     "DecodeError",
     "Delete",
     "Delivery",
+    "Described",
     "Disposition",
     "Draft",
     "Duration",
@@ -152,6 +153,7 @@ __all__ = [
     "SchemaMismatch",
     "SchemaMissing",
     "Sent",
+    "Server",
     "Settlement",
     "Snooze",
     "StallStrategy",

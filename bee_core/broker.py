@@ -57,7 +57,7 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
-from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
+from bee_core.stored import Finding, Holder, Page, QueueStats, Server, State, Stored
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -364,6 +364,15 @@ class Examined(Protocol):
 
     async def examine(self) -> Sequence[Finding]:
         """What an operator should see to, of all that bee depends on and cannot mend."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A store that can say what it is. Optional; for people who look for what is wrong."""
+
+    async def describe(self) -> Server:
+        """What stands behind this broker, even if it is set up in a way that bee cannot use."""
         ...
 
 

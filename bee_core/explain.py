@@ -178,7 +178,7 @@ async def _why_delayed(broker: Store, queue: str, stored: Stored) -> Why:
         if heard < stored.awaits:
             return Awaiting(stored.awaits, heard, stored.due_at)
     if stored.note is not None and stored.note.reason == "unknown":
-        return UnknownKind(_kind(stored) or "?", stored.due_at)
+        return UnknownKind(kind_of(stored) or "?", stored.due_at)
     return NotDue(stored.due_at, stored.note)
 
 
@@ -188,7 +188,7 @@ async def _why_ready(broker: Store, queue: str, stored: Stored) -> Why:
     workers = await broker.workers(queue)
     if not workers:
         return NoWorker()
-    kind = _kind(stored)
+    kind = kind_of(stored)
     if kind is not None and not any(_knows(worker, kind) for worker in workers):
         return UnknownKind(kind)
     if stored.leased_at is not None:
@@ -200,7 +200,7 @@ async def _why_ready(broker: Store, queue: str, stored: Stored) -> Why:
     return InLine(stored.due_at, len(workers))
 
 
-def _kind(stored: Stored) -> str | None:
+def kind_of(stored: Stored) -> str | None:
     """What a worker has to know to handle it; None if only a codec can tell."""
     return stored.headers.get(KIND_HEADER) or peek_kind(stored.body)
 

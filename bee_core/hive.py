@@ -32,7 +32,7 @@ from bee_core.registry import connect
 from bee_core.sharing import Sharing
 from bee_core.strategy import Policy, check_policy, overlay
 from bee_core.tracing import Tracing
-from bee_core.url import redact
+from bee_core.url import as_url, redact
 from bee_core.worker import SHORTEST_LEASE, SHORTEST_POLL, Worker
 
 J = TypeVar("J")
@@ -67,7 +67,7 @@ class Hive:
     ) -> None:
         if url is not None and broker is not None:
             raise InvalidOption("give a url or a broker, not both")
-        self._url = url
+        self._url = url = None if url is None else as_url(url)
         self._origin = broker
         self._broker: Store | None = None
         self._policy = check_policy(policy)
@@ -198,7 +198,7 @@ class Hive:
             known = ", ".join(self.queues) or "none"
             raise InvalidOption(f"this hive has no queue {unknown[0]!r}; it has: {known}")
         if url is not None:
-            self._url, self._origin, self._broker = url, None, None
+            self._url, self._origin, self._broker = as_url(url), None, None
         if queues:
             self._only = tuple(queues)
         if concurrency is not None:

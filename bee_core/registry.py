@@ -11,7 +11,7 @@ from typing import Any
 
 from bee_core.broker import Store
 from bee_core.errors import UnknownScheme
-from bee_core.url import Url, redact
+from bee_core.url import Url, as_url, redact
 
 GROUP = "bee.brokers"
 
@@ -21,7 +21,7 @@ def connect(url: str) -> Store:
 
     It is an async context manager; leaving it closes the connections.
     """
-    address = Url(url)
+    address = Url(url := as_url(url))
     broker: Store = backend(address.scheme, shown=redact(url)).from_url(address)
     return broker
 

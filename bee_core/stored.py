@@ -139,3 +139,20 @@ class Finding(msgspec.Struct, frozen=True):
 
     topic: str
     text: str
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands behind a store."""
+
+    name: str
+    """Such as PostgreSQL, and its version."""
+    round_trip: float
+    """Seconds between a question and its answer."""
+    ahead: float
+    """Seconds by which its clock is ahead of the one here, give or take a round trip."""
+    state: str = ""
+    """What bee has set up there, if that is anything."""
+    findings: Sequence[Finding] = ()
+    """What keeps bee from working with it, or will."""
+    remarks: Sequence[Finding] = ()
+    """What one may want to know."""

@@ -10,22 +10,47 @@ from bee_core.errors import InvalidOption
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
+class Secret(str):
+    """Text like any other, but for its repr, which is what logs and tracebacks show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+class UrlText(str):
+    """A URL like any other text, but for its repr, which is without its password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(redact(self))
+
+
+def as_url(given: str) -> UrlText:
+    """What was given as a URL, from now on without its password in any repr."""
+    if not isinstance(given, str):
+        raise InvalidOption(f"a broker URL is text, not {type(given).__name__}")
+    return UrlText(given)
+
+
 class Url:
     """A broker URL whose parameters are taken one by one; what nobody took is an error."""
 
     def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise InvalidOption(f"a broker URL is text, not {type(text).__name__}")
-        self.text = text
+        self.text = text = as_url(text)
         try:
             self.parts = urlsplit(text)
         except ValueError:  # its text may hold the password
             raise InvalidOption(f"not a broker URL: {redact(text)}") from None
         self.scheme = self.parts.scheme
-        pairs = parse_qsl(self.parts.query, keep_blank_values=True)
-        self._parameters = dict(pairs)
-        if len(self._parameters) < len(pairs):
-            raise InvalidOption(f"a parameter is given twice: {redact(text)}")
+        self._parameters: dict[str, str] = {}
+        for name, value in parse_qsl(self.parts.query, keep_blank_values=True):
+            if name in self._parameters:
+                value = Secret(value)
+                raise InvalidOption(f"the parameter {name} is given twice: {redact(text)}")
+            self._parameters[name] = Secret(value) if _is_secret(name) else value
         self._known: list[str] = []
 
     @property
@@ -111,5 +136,8 @@ def redact(url: str) -> str:
 
 def _hide(pair: str) -> str:
     name, equals, _ = pair.partition("=")
-    secret = any(word in name.lower() for word in ("password", "secret", "token", "key"))
-    return f"{name}{equals}***" if secret and equals else pair
+    return f"{name}{equals}***" if equals and _is_secret(name) else pair
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in ("password", "secret", "token", "key"))

@@ -42,7 +42,7 @@ from bee_core.message import (
     Throttle,
 )
 from bee_core.stored import Stored
-from bee_core.url import Url, redact
+from bee_core.url import Secret, Url, as_url, redact
 from bee_pg.inspector import PgInspector
 from bee_pg.line import Line
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
@@ -89,9 +89,10 @@ class PgBroker(PgInspector, Store):
         migrate: bool = False,
         notify: bool = True,
     ) -> None:
+        url = as_url(url)
+        self._shown, self._schema = redact(url), schema  # first: a traceback may show it
         self._parameters = _parameters(url)
-        self._shown = redact(url)
-        self._schema = check_schema(schema)
+        check_schema(schema)
         self._pool_size = check_whole(pool_size, "pool_size", least=1)
         self._deadline = seconds(deadline, "deadline", least=0.01)
         self._migrate = migrate
@@ -277,12 +278,21 @@ class PgBroker(PgInspector, Store):
 
 def _parameters(url: str) -> dict[str, Any]:
     """What libpq makes of a URL."""
+    url = as_url(url)
     try:
         found = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         text = str(error).strip().replace(url, redact(url))
         own = f"bee's own parameters: {', '.join(_OWN)}; the others are libpq's"
         raise InvalidOption(f"{text} ({own})") from None
+    if not str(found.get("port", "")).replace(",", "").isdigit() and "port" in found:
+        found["port"] = Secret(found["port"])  # it may be a piece of the password
+        raise InvalidOption(
+            "the port of a PostgreSQL URL must be a number (write / @ : # in a password as %2F %40 "
+            "%3A %23)"
+        )
+    for name in found.keys() & {"password", "sslpassword"}:
+        found[name] = Secret(found[name])
     defaults = {"fallback_application_name": "bee", "target_session_attrs": "read-write"}
     return defaults | found
 

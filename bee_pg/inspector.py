@@ -10,13 +10,14 @@ import msgspec
 from psycopg.rows import TupleRow
 
 from bee_core.adoption import Batch, batches, check_adopted, check_expelled
-from bee_core.broker import Examined, Inspector
+from bee_core.broker import Described, Examined, Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
-from bee_core.errors import InvalidOption, part_done
+from bee_core.errors import BrokerUnavailable, InvalidOption, OutcomeUnknown, part_done
 from bee_core.message import NO_REPORTS, Report
-from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
+from bee_core.stored import Finding, Holder, Page, QueueStats, Server, State, Stored
 from bee_pg.adopting import ADOPT, EXPEL, adoption_columns, seen_columns
+from bee_pg.describe import describe
 from bee_pg.examine import findings
 from bee_pg.records import holder, stored
 from bee_pg.session import Session
@@ -35,7 +36,7 @@ class _Mark(msgspec.Struct, array_like=True):
     parked: bool | None = None
 
 
-class PgInspector(Session, Inspector, Examined):
+class PgInspector(Session, Inspector, Examined, Described):
     """Every verb of Inspector, each as its function."""
 
     async def queues(self) -> Sequence[str]:
@@ -145,6 +146,16 @@ class PgInspector(Session, Inspector, Examined):
     async def examine(self) -> Sequence[Finding]:
         [row] = await self._run("examine", "")
         return findings(row)
+
+    async def describe(self) -> Server:
+        self._check_usable()
+        try:
+            return await self._pool.run(
+                lambda connection: describe(connection, self._schema, self._shown),
+                until=self._until(),
+            )
+        except OutcomeUnknown as error:  # it was only looked at
+            raise BrokerUnavailable(str(error)) from error
 
     async def _in_pages(
         self, queue: str, verb: str, types: str, *arguments: Any, limit: int | None = None

@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from bee_core.errors import InvalidOption
-from bee_core.url import Url
+from bee_core.url import Secret, Url
 from bee_redis.cluster import Address, ClusterLink
 from bee_redis.connection import Link, PoolLink
 from bee_redis.sentinel import SentinelLink
@@ -57,13 +57,12 @@ def links(url: Url, *, deadline: float) -> Links:
         "health_check_interval": 0,
         **_no_notifications(),
     }
-    parts = url.parts
-    if parts.fragment:  # not shown: it may be a piece of the password
+    if url.parts.fragment:  # not shown: it may be a piece of the password
         raise InvalidOption("a Redis URL has nothing after a # (write it as %23 in a password)")
-    if parts.username:
-        options["username"] = unquote(parts.username)
-    if parts.password is not None:
-        options["password"] = unquote(parts.password)
+    if url.parts.username:
+        options["username"] = unquote(url.parts.username)
+    if url.parts.password is not None:
+        options["password"] = Secret(unquote(url.parts.password))
     if url.scheme == "unix":
         return _unix(url, options)
     for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
@@ -152,14 +151,15 @@ def _shown(hosts: list[Address]) -> str:
 
 
 def _hosts(url: Url, default: int = 6379) -> list[Address]:
-    netloc = url.parts.netloc.rpartition("@")[2]
-    return [_host(host, default) for host in netloc.split(",")]
+    # Each as a Secret: in a URL that is wrong it may be a piece of the password.
+    hosts = map(Secret, url.parts.netloc.rpartition("@")[2].split(","))
+    return [_host(host, default) for host in hosts]
 
 
 def _host(text: str, default: int = 6379) -> Address:
     host, _, port = text.rpartition(":") if ":" in text.rpartition("]")[2] else (text, "", "")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        # not shown: it may be a piece of the password
+        port = Secret(port)
         raise InvalidOption(
             "the port of a Redis URL must be a number from 1 to 65535 (write / @ : # in a password "
             "as %2F %40 %3A %23)"

@@ -37,7 +37,7 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
-from bee_core.url import Url
+from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import Links, links
 from bee_redis.inspector import RedisInspector
@@ -84,7 +84,7 @@ class RedisBroker(RedisInspector, Store):
         replicas: int = 0,
         check: bool = True,
     ) -> None:
-        address = Url(url)
+        address = Url(url := as_url(url))
         self._read_options(
             links(address, deadline=seconds(deadline, "deadline", least=0.01)),
             pool_size=pool_size,
@@ -154,7 +154,8 @@ class RedisBroker(RedisInspector, Store):
         return broker
 
     def __repr__(self) -> str:
-        return f"<RedisBroker on {self._where.shown}>"
+        # A traceback may show one that was never finished.
+        return f"<RedisBroker on {self._where.shown if hasattr(self, '_where') else 'nowhere'}>"
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):

@@ -9,20 +9,33 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from bee_core.adoption import Batch, batches, check_adopted, check_expelled
-from bee_core.broker import Inspector
+from bee_core.broker import Described, Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
-from bee_core.errors import InvalidOption, part_done
+from bee_core.errors import BrokerUnavailable, InvalidOption, OutcomeUnknown, part_done
 from bee_core.message import NO_REPORTS, Report
-from bee_core.stored import Holder, Page, QueueStats, State, Stored
+from bee_core.stored import Holder, Page, QueueStats, Server, State, Stored
 from bee_redis.adopting import adoption_arguments, seen
+from bee_redis.describe import describe
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session
 
 
-class RedisInspector(Session, Inspector):
+class RedisInspector(Session, Inspector, Described):
     """Every verb of Inspector, each as its script."""
+
+    async def describe(self) -> Server:
+        """Over a link of its own: the other one is only to be had to a server that will do."""
+        self._check_usable()
+        link = self._where.make(1)
+        options = {"cluster": self._where.cluster, "fsync": self._fsync}
+        try:
+            return await describe(link, **options, deadline=self._deadline)
+        except OutcomeUnknown as error:  # it was only looked at
+            raise BrokerUnavailable(str(error)) from error
+        finally:
+            await link.aclose()
 
     async def queues(self) -> Sequence[str]:
         return [name for name in sorted(await self._names()) if await self._holds(name)]

@@ -20,15 +20,15 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
     ["errors", "clock", "forks", "child", "ids", "stacks", "health", "meter", "text"],
-    ["capacity", "duration", "config", "parent", "parts", "threads", "timing", "trouble", "logs"],
+    ["capacity", "duration", "parent", "parts", "threads", "timing", "trouble", "logs"],
     ["disposition", "processes", "url"],
-    ["message", "strategy"],
+    ["config", "message", "strategy"],
     ["checks", "stored"],
     ["adoption", "broker", "job", "outcome", "packing"],
     ["auto", "presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
     ["explain", "journal", "prometheus", "tracing"],
-    ["queue", "sharing"],
+    ["diagnosis", "queue", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],
     ["handlers", "planner", "opentelemetry"],

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 
+from bee_core.cli.configured import use_config
 from bee_core.cli.examples import examples
 from bee_core.cli.group import LazyGroup
 
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
     "worker": "bee_core.cli.worker:worker",
-    "health": "bee_core.cli.health:health",
     "explain": "bee_core.cli.explain:explain",
     "db": "bee_core.cli.db:db",
+    "doctor": "bee_core.cli.doctor:doctor",
+    "health": "bee_core.cli.health:health",
+    "config": "bee_core.cli.config:config",
 }
 """Where each command lives, in the order in which help lists them."""
 
@@ -31,5 +35,13 @@ COMMANDS = {
     ),
 )
 @click.version_option(version("bee-jobs"), prog_name="bee")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=use_config,
+    expose_value=False,
+    metavar="FILE",
+    help="Settings. Otherwise BEE_CONFIG, or bee.toml.",
+)
 def main() -> None:
     """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from bee_core.broker import Store
+from bee_core.cli.configured import UrlType
 from bee_core.cli.loading import WrongUse
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
@@ -18,6 +19,12 @@ from bee_core.registry import connect
 
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
+
+
+IN_MEMORY = (
+    "memory:// lives inside one process, and this is another one, which would find it empty: give "
+    "--url, or set BEE_URL, or url in bee.toml"
+)
 
 
 class CannotAsk(click.ClickException):
@@ -29,7 +36,7 @@ class CannotAsk(click.ClickException):
 def url_option(command: Command) -> Command:
     """`--url`."""
     told = "The broker. Otherwise BEE_URL, or that of bee.toml."
-    return click.option("--url", metavar="URL", help=told)(command)
+    return click.option("--url", type=UrlType(), metavar="URL", help=told)(command)
 
 
 def json_option(command: Command) -> Command:
@@ -45,10 +52,7 @@ def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
 
 async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
     if url.partition(":")[0] == "memory":
-        raise WrongUse(
-            "memory:// lives inside one process, and this is another one, which would find it "
-            "empty: give --url, or set BEE_URL, or url in bee.toml"
-        )
+        raise WrongUse(IN_MEMORY)
     async with connect(url) as store:
         return await question(store)
 

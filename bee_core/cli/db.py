@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from bee_core.cli.asking import CannotAsk
+from bee_core.cli.configured import UrlType
 from bee_core.cli.examples import examples
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
@@ -28,7 +29,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     url = "The database. Otherwise BEE_URL, or url in bee.toml or [tool.bee]."
     schema = "The schema bee's tables are in. Otherwise the URL's, or bee."
     command = click.option("--schema", metavar="NAME", help=schema)(command)
-    return click.option("--url", metavar="URL", help=url)(command)
+    return click.option("--url", type=UrlType(), metavar="URL", help=url)(command)
 
 
 def _as_json(command: Callable[..., None]) -> Callable[..., None]:

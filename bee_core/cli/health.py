@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from bee_core.cli.configured import Configured, UrlType
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
 from bee_core.cli.units import as_seconds
@@ -31,10 +32,10 @@ _PATIENCE = 5.0
 )
 @click.option(
     "--heartbeat-file",
+    cls=Configured,
     type=click.Path(dir_okay=False, path_type=Path),
-    envvar="BEE_HEARTBEAT_FILE",
     metavar="FILE",
-    help="That of bee worker. Otherwise BEE_HEARTBEAT_FILE.",
+    help="That of bee worker. Otherwise what is set for it.",
 )
 @click.option(
     "--max-age",
@@ -44,7 +45,12 @@ _PATIENCE = 5.0
     help="Older than this is dead: 30s.",
 )
 @click.option("--ready", is_flag=True, help="Also: it works, and the broker answers.")
-@click.option("--url", metavar="URL", help="The broker to ask, with --ready. Otherwise BEE_URL.")
+@click.option(
+    "--url",
+    type=UrlType(),
+    metavar="URL",
+    help="The broker to ask, with --ready. Otherwise BEE_URL.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def health(
     heartbeat_file: Path | None, max_age: float, ready: bool, url: str | None, as_json: bool

@@ -27,6 +27,18 @@ def as_seconds(context: click.Context, option: click.Parameter, given: str | Non
         raise click.BadParameter(str(error)) from error
 
 
+def as_address(
+    context: click.Context, option: click.Parameter, given: str | None
+) -> tuple[str, int] | None:
+    """`HOST:PORT`, or a port of all addresses of this machine."""
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise click.BadParameter(f"{given!r} is not a port, or an address like 127.0.0.1:9090")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
+
+
 def as_bytes(context: click.Context, option: click.Parameter, given: str | None) -> int | None:
     """Bytes, or a number with one of K, M, G."""
     if given is None:

@@ -43,13 +43,16 @@ def run_hive(
     on_pulse: Sequence[Callable[[Pulse], None]] = (),
     on_leaving: Callable[[], None] = lambda: None,
     on_end: Sequence[Callable[[], None]] = (),
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Exit:
     """Work until a signal comes, or until there is a reason to leave; return the exit code.
 
     `on_pulse` hear about every second how it is, `on_leaving` that it takes no more jobs, `on_end`
-    that nothing runs any more. Raises, before it works, what is wrong with the hive.
+    that nothing runs any more; `new_loop` makes the event loop. Raises, before it works, what is
+    wrong with the hive.
     """
-    return Runner(hive, signals, until_empty, max_jobs, max_rss, on_pulse, on_leaving, on_end).run()
+    runner = Runner(hive, signals, until_empty, max_jobs, max_rss, on_pulse, on_leaving, on_end)
+    return runner.run(new_loop)
 
 
 class Runner:
@@ -79,7 +82,7 @@ class Runner:
         self._started = time.time()
         self._seeing_off: asyncio.Task[None] | None = None
 
-    def run(self) -> Exit:
+    def run(self, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Exit:
         """Once."""
         if self._max_rss is not None and (size := resident()) > self._max_rss:
             raise InvalidOption(
@@ -87,7 +90,7 @@ class Runner:
             )
         if self._max_jobs is not None:
             self._hive.adjust(observers=(self._count,))
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(self._main())
 
     async def _main(self) -> Exit:

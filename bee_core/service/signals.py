@@ -70,6 +70,8 @@ class Signals:
         """From now on, call this in the running loop with the number of the signal: 1 or 2."""
         with self._lock:
             self._loop = asyncio.get_running_loop()
+            # Once more: uvloop has taken it when it began to run, and gives it back at its end.
+            signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
             self._on_stop, self._grace, self._cancel_grace = on_stop, grace, cancel_grace
 
     def stop(self) -> None:

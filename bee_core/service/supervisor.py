@@ -13,8 +13,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 from bee_core.errors import BeeError
@@ -43,6 +43,7 @@ class Supervisor:
     """Runs `count` processes until it is told to stop, or until all have nothing left to do.
 
     `listeners` hear every event of every process that sends its own, and those about processes.
+    `environment` is that of the processes; by default they inherit it.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Supervisor:
         until_empty: bool = False,
         listeners: Sequence[Listener] = (),
         heartbeat_file: HeartbeatFile | None = None,
+        environment: Mapping[str, str] | None = None,
         pauses: Pauses = PAUSES,
     ) -> None:
         self._command = command
@@ -60,6 +62,7 @@ class Supervisor:
         self._until_empty = until_empty
         self._listeners = tuple(listeners)
         self._file = heartbeat_file
+        self._environment = environment
         self._pauses = pauses
         self._alive: set[Process] = set()
         self._all_ended: set[asyncio.Task[int]] = set()
@@ -70,9 +73,11 @@ class Supervisor:
 
     async def run(self) -> Exit:
         """Once. Takes over SIGTERM and SIGINT of this process."""
-        loop = asyncio.get_running_loop()
-        for number in HEARD:
-            loop.add_signal_handler(number, self.stop)
+        with heard(self.stop):
+            return await self.watch_over()
+
+    async def watch_over(self) -> Exit:
+        """Once, and leave signals to the caller."""
         beating = asyncio.create_task(self._beat(), name="bee:pulse")
         try:
             await self._keep_all()
@@ -80,8 +85,6 @@ class Supervisor:
                 await asyncio.wait(self._all_ended)
         finally:
             beating.cancel()
-            for number in HEARD:
-                loop.remove_signal_handler(number)
             for process in self._alive:
                 process.signal(signal.SIGKILL)
             if self._file is not None:
@@ -150,6 +153,7 @@ class Supervisor:
                 *self._command(post.number, theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
+                env=self._environment,
                 process_group=0,  # Ctrl-C in a terminal reaches the supervisor alone
             )
         except OSError:
@@ -300,3 +304,16 @@ async def _first(ended: asyncio.Task[int], event: asyncio.Event) -> None:
         await asyncio.wait({ended, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
+
+
+@contextmanager
+def heard(on_signal: Callable[[], None]) -> Iterator[None]:
+    """Inside it SIGTERM and SIGINT do that, and nothing else."""
+    loop = asyncio.get_running_loop()
+    for number in HEARD:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in HEARD:
+            loop.remove_signal_handler(number)

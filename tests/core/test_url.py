@@ -1,4 +1,4 @@
-"""From a setting to a broker: where the URL comes from, who answers to it, what is never shown."""
+"""From a URL to a broker: who answers to it, and what is never shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import bee_core as bee
-from bee_core.config import broker_url
 from bee_core.registry import backend
 from bee_core.url import Url, redact
 from bee_memory import MemoryBroker
@@ -218,93 +217,6 @@ def test_a_memory_broker_says_that_it_keeps_nothing() -> None:
     assert "<MemoryBroker: keeps nothing when this process ends>" == repr(MemoryBroker())
 
 
-# Where the URL comes from.
-
-
-def write(path: str, text: str) -> None:
-    Path(path).write_text(text, encoding="utf-8")
-
-
-def test_without_any_setting_the_broker_is_in_memory() -> None:
-    assert "memory://" == broker_url()
-
-
-def test_the_order_is_argument_variable_bee_toml_pyproject(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write("pyproject.toml", '[tool.bee]\nurl = "memory://pyproject"\n')
-    assert "memory://pyproject" == broker_url()
-
-    write("bee.toml", 'url = "memory://bee-toml"\n')
-    assert "memory://bee-toml" == broker_url()
-
-    monkeypatch.setenv("BEE_URL", "memory://variable")
-    assert "memory://variable" == broker_url()
-
-    assert "memory://argument" == broker_url("memory://argument")
-
-
-def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BEE_URL", "")
-
-    assert "memory://" == broker_url()
-
-
-def test_files_of_other_tools_are_no_setting() -> None:
-    write("pyproject.toml", '[project]\nname = "x"\n[tool.other]\nurl = "no"\n')
-
-    assert "memory://" == broker_url()
-
-
-def test_a_setting_that_bee_does_not_know_is_an_error_that_names_it() -> None:
-    write("bee.toml", 'ulr = "redis://production"\n')
-
-    with pytest.raises(bee.InvalidOption, match=r"unknown setting: ulr \(bee knows: url\)"):
-        broker_url()
-
-
-def test_another_directory_may_be_named(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    write("there/bee.toml", 'url = "memory://there"\n')
-
-    assert "memory://there" == broker_url(directory=tmp_path / "there")
-
-
-@pytest.mark.parametrize("name", ["bee.toml", "pyproject.toml"])
-@pytest.mark.parametrize("text", [b"url = ", b"= 1", b"[tool", b'url = "\xff"'], ids=repr)
-def test_a_broken_file_is_an_error_that_names_it(name: str, text: bytes) -> None:
-    Path(name).write_bytes(text)
-
-    with pytest.raises(bee.InvalidOption, match=f"cannot read {name}: "):
-        broker_url()
-
-
-@pytest.mark.parametrize("value", ["5", "true", '["memory://"]', "{ host = 1 }"])
-def test_a_url_that_is_no_text_is_an_error(value: str) -> None:
-    write("bee.toml", f"url = {value}\n")
-
-    with pytest.raises(
-        bee.InvalidOption, match=r"url in bee.toml or \[tool.bee\] must be a string"
-    ):
-        broker_url()
-
-
-def test_a_url_that_is_no_text_is_an_error_without_the_password() -> None:
-    write("bee.toml", f'url = ["redis://ada:{SECRET}@localhost"]\n')
-
-    with pytest.raises(bee.InvalidOption) as caught:
-        broker_url()
-
-    assert SECRET not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_opened_is_an_error_that_names_it() -> None:
-    Path("bee.toml").mkdir()
-
-    with pytest.raises(bee.InvalidOption, match=r"cannot read bee.toml: "):
-        broker_url()
-
-
 async def test_a_hive_finds_its_broker_when_it_first_needs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -325,7 +237,7 @@ def test_a_hive_takes_a_url_or_a_broker_but_not_both() -> None:
 
 
 def test_a_hive_can_be_shown_even_if_its_settings_cannot_be_read() -> None:
-    write("bee.toml", "url = ")
+    Path("bee.toml").write_text("url = ")
 
     assert "Hive" in repr(bee.Hive())
 
