@@ -27,7 +27,7 @@ LAYERS = [
     ["broker", "checks", "job", "outcome", "packing"],
     ["auto", "presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["explain", "journal", "prometheus", "tracing"],
+    ["explain", "fingerprint", "journal", "prometheus", "tracing"],
     ["queue", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],

@@ -12,9 +12,20 @@ from bee_core.cli.group import LazyGroup
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
     "worker": "bee_core.cli.worker:worker",
-    "health": "bee_core.cli.health:health",
+    "info": "bee_core.cli.info:info",
+    "top": "bee_core.cli.top:top",
+    "list": "bee_core.cli.list:list_jobs",
+    "show": "bee_core.cli.show:show",
     "explain": "bee_core.cli.explain:explain",
+    "retry": "bee_core.cli.retry:retry",
+    "cancel": "bee_core.cli.cancel:cancel",
+    "delete": "bee_core.cli.delete:delete",
+    "pause": "bee_core.cli.pause:pause",
+    "resume": "bee_core.cli.pause:resume",
+    "purge": "bee_core.cli.purge:purge",
+    "cron": "bee_core.cli.cron:cron",
     "db": "bee_core.cli.db:db",
+    "health": "bee_core.cli.health:health",
 }
 """Where each command lives, in the order in which help lists them."""
 
