@@ -9,9 +9,10 @@ from collections.abc import Iterable
 import pytest
 
 import bee_core as bee
-from bee_core import attempt, checks, codec, message, queue, schedule, stored
+from bee_core import checks, codec, message, queue, schedule, stored
 from bee_core.decide import UNKNOWN
 from bee_core.handlers import FAILURE_RULES
+from bee_core.text import DETAIL
 
 from .markdown import ROOT, sections, tables
 
@@ -151,7 +152,7 @@ def test_the_limits_are_as_printed() -> None:
         for limit in (
             queue.MAX_BYTES,
             checks.MOST_HEADER_BYTES,
-            attempt.DETAIL,
+            DETAIL,
             len(longest),
             schedule.LONGEST_NAME,
             checks.LONGEST_PROGRESS,
