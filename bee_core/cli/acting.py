@@ -54,7 +54,7 @@ class Survey:
         """Count them."""
         for one in found:
             self.total += 1
-            alike = fingerprint(one)
+            alike = _alike(one)
             if alike in self.groups or len(self.groups) < _GROUPS:
                 self.groups[alike] += 1
             self._archived_at = max(self._archived_at, one.archived_at or 0.0)
@@ -76,6 +76,14 @@ class Survey:
         ]
         rest = self.total - sum(number for _, number in self.groups.most_common(_SHOWN))
         return shown + ([f"  {rest:>6}  others"] if rest else [])
+
+
+def _alike(one: Stored) -> Fingerprint:
+    """What a job has in common with others: how it ended, or else where it is."""
+    found = fingerprint(one)
+    if one.note is not None or one.state is State.ARCHIVED:
+        return found
+    return Fingerprint(found.kind, one.state.value, "")
 
 
 class Account:

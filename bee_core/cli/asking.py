@@ -14,7 +14,8 @@ from bee_core.broker import Store
 from bee_core.cli.loading import WrongUse
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
-from bee_core.registry import connect
+from bee_core.hive import Hive
+from bee_core.registry import backend, connect
 
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
@@ -43,12 +44,29 @@ def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
         return asyncio.run(_ask(broker_url(url), question))
 
 
+def ask_hive(hive: Hive, url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
+    """The same for the store of a program; `url` is another one, if it is given."""
+
+    async def go() -> T:
+        async with hive:
+            return await question(hive.broker)
+
+    with told_plainly():
+        hive.adjust(url=url)
+        if isinstance(hive.broker, backend("memory")):
+            raise WrongUse(_NOT_IN_MEMORY)
+        return asyncio.run(go())
+
+
+_NOT_IN_MEMORY = (
+    "memory:// lives inside one process, and this is another one, which would find it "
+    "empty: give --url, or set BEE_URL, or url in bee.toml"
+)
+
+
 async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
     if url.partition(":")[0] == "memory":
-        raise WrongUse(
-            "memory:// lives inside one process, and this is another one, which would find it "
-            "empty: give --url, or set BEE_URL, or url in bee.toml"
-        )
+        raise WrongUse(_NOT_IN_MEMORY)
     async with connect(url) as store:
         return await question(store)
 

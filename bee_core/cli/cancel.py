@@ -142,6 +142,8 @@ def _why(stored: Stored | None) -> str:
         return "unknown here: done and deleted, or never sent to this queue"
     if stored.state is State.LEASED:
         return f"runs on {stored.holder or '?'}: --even-running cancels it, too"
+    if stored.leased_at is not None:
+        return "was running on a worker that is silent: --even-running cancels it, too"
     if stored.state is State.ARCHIVED:
         return "over already, and in the archive: bee delete removes it from there"
     return "changed meanwhile, so it was left alone: try again"

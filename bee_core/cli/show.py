@@ -9,14 +9,15 @@ from typing import Any
 import click
 import msgspec
 
+from bee_core.broker import Store
 from bee_core.cli.asking import ask, json_option, print_json, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.list import plain
 from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import NotThere
+from bee_core.cli.selecting import NotThere, check_queues
 from bee_core.cli.words import count, many_lines, one_line, policy_words
 from bee_core.codec import kind_of
-from bee_core.explain import Ended, Explanation, past, sentence, when
+from bee_core.explain import Ended, Explanation, NotFound, past, sentence, when
 from bee_core.explain import explain as explain_job
 from bee_core.message import Counters
 from bee_core.queue import POLICY_HEADER
@@ -54,7 +55,14 @@ def show(queue: str, id: str, body: bool, url: str | None, as_json: bool) -> Non
     """
     if body and as_json:
         raise WrongUse("give --body or --json: --json has the body in it")
-    found = ask(url, lambda store: explain_job(store, queue, id))
+
+    async def look(store: Store) -> Explanation:
+        found = await explain_job(store, queue, id)
+        if isinstance(found.why, NotFound):
+            await check_queues(store, [queue])
+        return found
+
+    found = ask(url, look)
     stored = found.stored
     if stored is None:
         _show_end(found, body, as_json)

@@ -20,7 +20,7 @@ from bee_core.cli.terminal import Screen
 from bee_core.cli.top_view import Glance, Line, Picture, plain, screen
 from bee_core.cli.units import as_seconds
 from bee_core.config import broker_url
-from bee_core.errors import BrokerMisconfigured, BrokerError
+from bee_core.errors import BrokerError, BrokerMisconfigured
 from bee_core.stored import State
 from bee_core.url import redact
 
@@ -53,9 +53,9 @@ def top(
 ) -> None:
     """Watch the queues: what waits, what comes and goes, what runs, what failed last.
 
-    On a terminal it is drawn anew after each look, until q or Ctrl-C. In a pipe each look is printed
-    below the last. Rates are those between two looks. Without names it is every queue that holds
-    something or is paused.
+    On a terminal it is drawn anew after each look, until q or Ctrl-C. In a pipe each look is
+    printed below the last. Rates are those between two looks. Without names it is every queue that
+    holds something or is paused.
 
     \b
     Exit codes:
@@ -82,9 +82,7 @@ def top(
 class _Watch:
     """Looks at a store again and again."""
 
-    def __init__(
-        self, queues: Sequence[str], interval: float, as_json: bool, where: str
-    ) -> None:
+    def __init__(self, queues: Sequence[str], interval: float, as_json: bool, where: str) -> None:
         self._queues = queues
         self._interval = interval
         self._as_json = as_json
@@ -101,7 +99,8 @@ class _Watch:
             else:
                 for line in screen(before, now, where=self._where):
                     click.echo(line.text)
-                click.echo("" if not once else "", nl=not once)
+                if not once:
+                    click.echo()
             sys.stdout.flush()
             if once:
                 return

@@ -1,6 +1,6 @@
-"""What `bee top` shows: from two looks at the store to lines. Pure: no store, no clock, no terminal.
+"""What `bee top` shows: from two looks at the store to lines.
 
-Every text from the store is made harmless here.
+Pure: no store, no clock, no terminal. Every text from the store is made harmless here.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.fingerprint import LONGEST, error_of
-from bee_core.logs import escaped
 from bee_core.stored import State, Stored
 from bee_core.strategy import Backoff, Policy, Repeat
+from bee_core.text import escaped
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
