@@ -114,6 +114,8 @@ class Account:
     def close(self) -> None:
         """Say what came of it."""
         self._clear()
+        if not self._name_all and self.missed > _NAMED:
+            click.echo(f"and {self.missed - _NAMED} more", err=True)
         not_done = f", {self.missed} not" if self.missed else ""
         noun = self._deed.noun
         click.echo(f"{self._deed.done} {count(self.done, noun)} of {self._queue}{not_done}")

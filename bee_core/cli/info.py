@@ -151,7 +151,7 @@ def _plain(look: Look) -> dict[str, Any]:
         "running": stats.leased,
         "blocked": stats.blocked,
         "archived": sum(stats.archived.values()),
-        "archived_because": stats.archived,
+        "archived_because": dict(stats.archived),
         "oldest_due": stats.oldest_due,
         "paused": stats.paused,
         "created": stats.created,

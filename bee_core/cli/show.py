@@ -197,7 +197,7 @@ def _plain(found: Explanation, stored: Stored) -> dict[str, Any]:
         "why": {"kind": type(found.why).__name__, "text": sentence(found.why)},
         "payload": value if as_json else None,
         "body": None if as_json else stored.body,
-        "headers": stored.headers,
+        "headers": dict(stored.headers),
         "awaits": stored.awaits,
         "reports_to": stored.reports_to,
         "leased_until": stored.leased_until,

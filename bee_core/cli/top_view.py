@@ -118,19 +118,20 @@ def plain(before: Picture | None, now: Picture) -> dict[str, Any]:
 
 
 def _plain(before: Picture | None, now: Picture, glance: Glance) -> dict[str, Any]:
-    stats = msgspec.structs.asdict(glance.stats)
-    moved = {f"{name}_rate": value for name, value in rates(before, now, glance).items()}
+    stats, moved = glance.stats, rates(before, now, glance)
     return {
         "queue": glance.queue,
-        **stats,
-        "sent_rate": moved["sent_rate"],
-        "done_rate": moved["done_rate"],
-        "empty_in": moved["empty_in_rate"],
+        "ready": stats.ready,
+        "delayed": stats.delayed,
+        "running": stats.leased,
+        "blocked": stats.blocked,
+        "archived": sum(stats.archived.values()),
+        "sent_rate": moved["sent"],
+        "done_rate": moved["done"],
+        "oldest_due": stats.oldest_due,
+        "empty_in": moved["empty_in"],
+        "paused": stats.paused,
         "workers": len(glance.workers),
-        "running": [
-            {"id": one.id, "holder": one.holder, "since": one.leased_at, "progress": one.progress}
-            for one in glance.running
-        ],
     }
 
 
