@@ -6,10 +6,12 @@ same for all of them.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import NoReturn, TypeAlias, TypeVar
 
@@ -215,9 +217,21 @@ def agree(question: str) -> None:
     """Go on only if the user says yes. Wrong use if there is nobody to be asked."""
     if not sys.stdin.isatty():
         _nobody(question)
-    if not click.confirm(question, err=True):
+    with _interruptible():
+        agreed = click.confirm(question, err=True)
+    if not agreed:
         click.echo("nothing was done", err=True)
         raise SystemExit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside it Ctrl-C is heard at once, also if an event loop waits for the answer meanwhile."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _nobody(question: str) -> NoReturn:

@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from fcntl import ioctl
-from termios import TIOCSWINSZ
+from termios import TIOCSCTTY, TIOCSWINSZ
 from typing import TypeVar
+
+import psutil
 
 import bee_core as bee
 from bee_core.broker import Store
@@ -128,6 +130,7 @@ class Terminal:
             stderr=slave,
             env=environment,
             start_new_session=True,
+            preexec_fn=lambda: ioctl(0, TIOCSCTTY, 0),  # so that Ctrl-C is heard
         )
         os.close(slave)
         self.shown = ""
@@ -135,6 +138,11 @@ class Terminal:
     def press(self, keys: str) -> None:
         """Type something."""
         os.write(self._master, keys.encode())
+
+    def wait_until_it_reads(self) -> None:
+        """Python does not hear a signal that comes right before it begins to read a line."""
+        while psutil.Process(self.process.pid).status() != psutil.STATUS_SLEEPING:
+            time.sleep(0.01)
 
     def wait_for(self, text: str, *, seconds: float = 20.0) -> None:
         """Read until it shows this."""
