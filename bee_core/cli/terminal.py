@@ -22,9 +22,10 @@ _ENDS = ("SIGTERM", "SIGHUP")
 
 
 class Screen:
-    """The alternate screen of the terminal that standard output is. `pressed` are keys.
+    """The alternate screen of the terminal that standard output is.
 
-    Whoever waits for `wake` hears of keys, of another size, and of a wish to end (`ended`).
+    Whoever waits for `wake` hears of another size, and of a wish to end (`ended`): q, Ctrl-C,
+    Ctrl-D, a signal.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Screen:
             self._loop.add_reader(self._keys, self._read)
         for name in _ENDS:
             self._on(name, self._end)
+        self._on("SIGINT", lambda _: self._quit())
         self._on("SIGWINCH", lambda _: self.wake.set())
         self._on("SIGTSTP", self._suspend)
         return self
@@ -54,7 +56,7 @@ class Screen:
     ) -> None:
         if self._keys is not None:
             self._loop.remove_reader(self._keys)
-        for name in (*_ENDS, "SIGWINCH", "SIGTSTP"):
+        for name in (*_ENDS, "SIGINT", "SIGWINCH", "SIGTSTP"):
             if hasattr(signal, name):
                 self._loop.remove_signal_handler(getattr(signal, name))
         self._give_back()
@@ -76,14 +78,18 @@ class Screen:
             keys = os.read(self._keys, 1024)
         except OSError:  # the terminal is gone
             keys = b""
-        if not keys or b"q" in keys or b"Q" in keys or b"\x03" in keys or b"\x04" in keys:
-            self.ended = True
+        if not keys:
             self._loop.remove_reader(self._keys)
+        if not keys or b"q" in keys or b"Q" in keys or b"\x04" in keys:
+            self._quit()
+
+    def _quit(self) -> None:
+        self.ended = True
         self.wake.set()
 
     def _end(self, number: int) -> None:
-        self.ended, self.signal = True, number
-        self.wake.set()
+        self.signal = number
+        self._quit()
 
     def _suspend(self, number: int) -> None:
         """Ctrl-Z: give the terminal back, and take it again when the shell lets us go on."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import click
 
@@ -23,6 +25,8 @@ from bee_core.config import broker_url
 from bee_core.errors import BrokerError, BrokerMisconfigured
 from bee_core.stored import State
 from bee_core.url import redact
+
+T = TypeVar("T")
 
 _RUNNING = 20
 _ARCHIVED = 10
@@ -75,7 +79,10 @@ def top(
             return None
         return await watch.draw(store)
 
-    ended_by = ask(url, go)
+    try:
+        ended_by = ask(url, go)
+    except KeyboardInterrupt:  # in a pipe
+        ended_by = signal.SIGINT
     raise SystemExit(0 if ended_by is None else 128 + ended_by)
 
 
@@ -130,12 +137,29 @@ class _Watch:
                 if terminal.ended:
                     return terminal.signal
                 try:
-                    before, now = now, await take(store, self._queues)
-                    problem = None
+                    taken = await _unless_ended(terminal, take(store, self._queues))
+                    if taken is None:
+                        return terminal.signal
+                    before, now, problem = now, taken, None
                 except BrokerMisconfigured:
                     raise
                 except BrokerError as error:  # it may come back, and is asked again
                     problem = str(error)
+
+
+async def _unless_ended(terminal: Screen, looking: Coroutine[Any, Any, T]) -> T | None:
+    """What comes of it; None if the user has had enough meanwhile: the store may be silent."""
+    look = asyncio.create_task(looking)
+    try:
+        while not terminal.ended and not look.done():
+            terminal.wake.clear()
+            woken = asyncio.create_task(terminal.wake.wait())
+            await asyncio.wait({look, woken}, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+        return None if terminal.ended else look.result()
+    finally:
+        look.cancel()
+        await asyncio.gather(look, return_exceptions=True)
 
 
 async def take(store: Store, queues: Sequence[str]) -> Picture:

@@ -36,8 +36,8 @@ _TITLES = (
 )
 _RUNNING_TITLES = ("queue", "kind", "id", ">age", "holder", "progress")
 _FAILED_TITLES = ("queue", "kind", "id", "when", "reason", "error")
-_SMALLEST = 3
-"""As many lines at least have the parts below the queues, if they have any."""
+_SMALLEST = 5
+"""A part that has no room for so many lines is not shown at all."""
 _WELL = ("succeeded", "ruled", "cancelled")
 """These ends are no failures."""
 
@@ -83,17 +83,25 @@ def screen(
 
     Without an earlier picture there are no rates. `problem` is why this one is not new.
     """
-    lines = [*_header(now, where, problem), Line(""), *_queues(before, now, width)]
-    running, failed = list(_running(now, width)), list(_failed(now, width))
+    lines = [*_header(now, where, problem), Line("")]
+    queues, running, failed = (list(part(before, now, width)) for part in _PARTS)
     if height is not None:
-        room = max(0, height - len(lines))
-        most = max(_SMALLEST + 1, room - len(failed), room // 2)
-        running = running[:most]
-        failed = failed[: max(0, room - len(running))]
-    lines += [*running, *failed]
-    if height is not None:
-        lines = lines[:height]
+        queues = _fitting(queues, height - len(lines), "queues: name those you want to see")
+        room = height - len(lines) - len(queues)
+        running = _fitting(running, max(room - len(failed), room // 2), "jobs that run")
+        failed = _fitting(failed, room - len(running), "failures")
+    lines += [*queues, *running, *failed]
     return lines if width is None else [Line(cut(text, width), style) for text, style in lines]
+
+
+def _fitting(lines: list[Line], room: int, what: str) -> list[Line]:
+    """As many as there is room for; the last one says how many are left out."""
+    if len(lines) <= room:
+        return lines
+    if room < _SMALLEST:
+        return []
+    left_out = len(lines) - room + 1
+    return [*lines[: room - 1], Line(f"and {left_out} more {what}", "head")]
 
 
 def rates(before: Picture | None, now: Picture, glance: Glance) -> dict[str, float | None]:
@@ -183,7 +191,7 @@ def _rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def _running(now: Picture, width: int | None) -> Iterator[Line]:
+def _running(_: Picture | None, now: Picture, width: int | None) -> Iterator[Line]:
     """The jobs that run, those first that have run for the longest time."""
     found = [(glance.queue, one) for glance in now.queues for one in glance.running]
     found.sort(key=lambda item: item[1].leased_at or 0.0)
@@ -201,7 +209,7 @@ def _running(now: Picture, width: int | None) -> Iterator[Line]:
     yield from _part("running", _RUNNING_TITLES, rows, width, "plain")
 
 
-def _failed(now: Picture, width: int | None) -> Iterator[Line]:
+def _failed(_: Picture | None, now: Picture, width: int | None) -> Iterator[Line]:
     """What failed last, the newest first."""
     found = [
         (glance.queue, one)
@@ -243,3 +251,6 @@ def _part(
 
 def _kind(one: Stored) -> str:
     return one_line(kind_of(one.headers, one.body) or "?", 30)
+
+
+_PARTS = (_queues, _running, _failed)
