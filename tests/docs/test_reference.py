@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import typing
 from collections.abc import Iterable
@@ -168,3 +169,15 @@ def test_the_limits_are_as_printed() -> None:
 
 def values(cells: Iterable[str]) -> list[object]:
     return [value(cell) for cell in cells]
+
+
+def test_the_python_reference_is_up_to_date() -> None:
+    path = ROOT / "docs" / "make_reference.py"
+    specification = importlib.util.spec_from_file_location("make_reference", path)
+    assert specification is not None
+    assert specification.loader is not None
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+
+    written = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    assert script.reference() == written, "run: python docs/make_reference.py"
