@@ -38,7 +38,10 @@ COMMANDS = {
         "bee demo          watch a handful of jobs of every fate, in a few seconds",
         "bee db apply      create or upgrade the schema in PostgreSQL",
         "bee worker shop.jobs:hive    work on the queues of a program",
+        "bee top                      watch the queues",
+        "bee list mail --group        what failed, and how often",
         "bee explain mail order-4711  say why a job is not running",
+        "bee retry mail order-4711    try a failed job again",
     ),
 )
 @click.version_option(version("bee-jobs"), prog_name="bee")

@@ -73,7 +73,7 @@ class Survey:
     def lines(self) -> list[str]:
         """What the most of them are."""
         shown = [
-            f"  {number:>6}  {alike.kind or '?'}  {alike.reason}  {one_line(alike.error, 60)}"
+            f"  {number:>6}  {alike.kind or '?'}  {alike.reason}  {one_line(alike.error, 120)}"
             for alike, number in self.groups.most_common(_SHOWN)
         ]
         rest = self.total - sum(number for _, number in self.groups.most_common(_SHOWN))
@@ -108,7 +108,7 @@ class Account:
         for id, why in missed:
             self.missed += 1
             if self._name_all or self.missed <= _NAMED:
-                click.echo(f"{id}: {why}", err=True)
+                click.echo(f"{one_line(id)}: {why}", err=True)
         if self._live and time.monotonic() - self._told > _EVERY:
             self._told = time.monotonic()
             click.echo(f"\r{self.done + self.missed} of {self._total}", err=True, nl=False)

@@ -149,7 +149,7 @@ class _Printer:
 
 def _row(one: Stored, now: float) -> Sequence[str]:
     return (
-        one.id,
+        one_line(one.id),
         one_line(kind_of(one.headers, one.body) or "?", 50),
         one.state.value,
         standing(one, now),
@@ -229,7 +229,7 @@ def _cause_row(alike: Fingerprint, cause: _Cause, now: float) -> Sequence[str]:
         one_line(alike.kind or "?", 50),
         alike.reason,
         f"{span(now - (cause.newest.archived_at or now))} ago",
-        cause.newest.id,
+        one_line(cause.newest.id),
         one_line(alike.error),
     )
 

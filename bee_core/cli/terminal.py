@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +35,7 @@ class Screen:
         self.signal: int | None = None
         """The signal that ended it, if it was one."""
         self._saved: list[Any] | None = None
+        self._heard: list[int] = []
         self._loop = asyncio.get_running_loop()
         self._keys = sys.stdin.fileno() if termios is not None and sys.stdin.isatty() else None
 
@@ -56,9 +58,8 @@ class Screen:
     ) -> None:
         if self._keys is not None:
             self._loop.remove_reader(self._keys)
-        for name in (*_ENDS, "SIGINT", "SIGWINCH", "SIGTSTP"):
-            if hasattr(signal, name):
-                self._loop.remove_signal_handler(getattr(signal, name))
+        for number in self._heard:
+            self._loop.remove_signal_handler(number)
         self._give_back()
 
     def draw(self, lines: Iterable[str]) -> None:
@@ -68,9 +69,10 @@ class Screen:
         sys.stdout.flush()
 
     def _on(self, name: str, act: Any) -> None:
-        if hasattr(signal, name):
+        with suppress(AttributeError, NotImplementedError):  # on Windows
             number = getattr(signal, name)
             self._loop.add_signal_handler(number, act, number)
+            self._heard.append(number)
 
     def _read(self) -> None:
         assert self._keys is not None

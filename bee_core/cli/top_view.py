@@ -199,7 +199,7 @@ def _running(_: Picture | None, now: Picture, width: int | None) -> Iterator[Lin
         (
             queue,
             _kind(one),
-            one.id,
+            one_line(one.id),
             span(now.at - (one.leased_at or now.at)),
             one_line(one.holder or "?"),
             one_line(one.progress or ""),
@@ -222,7 +222,7 @@ def _failed(_: Picture | None, now: Picture, width: int | None) -> Iterator[Line
         (
             queue,
             _kind(one),
-            one.id,
+            one_line(one.id),
             f"{span(now.at - (one.archived_at or now.at))} ago",
             one.note.reason if one.note else "",
             last_error(one),

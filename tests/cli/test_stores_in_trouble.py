@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers import PgServer, free_port
 
-from .conftest import RunBee
+from .conftest import Bee, RunBee
 from .support import send, states
 
 COMMANDS = [
@@ -55,18 +55,18 @@ def pg_without(pg: PgServer) -> str:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=names)
-def test_memory_is_no_store_of_another_process(run_bee: RunBee, words: tuple[str, ...]) -> None:
-    ended = run_bee(*words)
+def test_memory_is_no_store_of_another_process(bee: Bee, words: tuple[str, ...]) -> None:
+    ended = bee(*words)
 
-    assert (2, "") == (ended.returncode, ended.stdout)
+    assert (2, "") == (ended.exit_code, ended.stdout)
     assert "memory:// lives inside one process" in ended.stderr
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=names)
-def test_a_url_that_is_none(run_bee: RunBee, words: tuple[str, ...]) -> None:
-    ended = run_bee(*words, "--url", "localhost:6379")
+def test_a_url_that_is_none(bee: Bee, words: tuple[str, ...]) -> None:
+    ended = bee(*words, "--url", "localhost:6379")
 
-    assert (2, "") == (ended.returncode, ended.stdout)
+    assert (2, "") == (ended.exit_code, ended.stdout)
     assert "known schemes" in ended.stderr
 
 

@@ -194,6 +194,25 @@ def test_a_terminal_is_given_back_when_it_is_told_to_end(valkey_url: str) -> Non
     assert LEFT in terminal.shown[-20:]
 
 
+def test_a_terminal_is_given_back_while_it_is_suspended(valkey_url: str) -> None:
+    send(valkey_url, "mail", "a")
+    terminal = Terminal(["top", "--interval", "100ms", "--url", valkey_url])
+    try:
+        terminal.wait_for("mail")
+        terminal.press("\x1a")
+        terminal.wait_for(LEFT)
+        terminal.shown = ""
+        os.kill(terminal.process.pid, signal.SIGCONT)
+        terminal.wait_for("mail")
+        entered = terminal.shown
+        terminal.press("q")
+
+        assert 0 == terminal.end()
+    finally:
+        terminal.close()
+    assert entered.startswith(ENTERED)
+
+
 def test_it_goes_on_while_the_store_is_away_and_can_be_left() -> None:
     server = RedisServer(valkey_binary(), keep=True)
     terminal = None
