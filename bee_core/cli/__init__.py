@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 
 import click
 
@@ -47,3 +49,5 @@ COMMANDS = {
 @click.version_option(version("bee-jobs"), prog_name="bee")
 def main() -> None:
     """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""
+    if isinstance(sys.stdout, TextIOWrapper):  # rather an escape than a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -20,6 +20,7 @@ import click
 from bee_core.broker import Store
 from bee_core.cli.loading import WrongUse
 from bee_core.cli.selecting import PAGE, Filters, select
+from bee_core.cli.tables import is_terminal
 from bee_core.cli.words import count, one_line
 from bee_core.fingerprint import Fingerprint, fingerprint
 from bee_core.stored import State, Stored
@@ -97,7 +98,7 @@ class Account:
         self._total = total
         self._name_all = name_all
         self._told = 0.0
-        self._live = sys.stderr.isatty() and total > PAGE
+        self._live = is_terminal(sys.stderr) and total > PAGE
         self.done = 0
         self.missed = 0
 
@@ -215,7 +216,7 @@ async def act_on_matches(
 
 def agree(question: str) -> None:
     """Go on only if the user says yes. Wrong use if there is nobody to be asked."""
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         _nobody(question)
     with _interruptible():
         agreed = click.confirm(question, err=True)

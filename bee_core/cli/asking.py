@@ -85,5 +85,5 @@ def told_plainly() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line; bytes are base64, as JSON cannot hold them."""
-    click.echo(msgspec.json.encode(value).decode())
+    """One JSON value on one line, in UTF-8; bytes are base64, as JSON cannot hold them."""
+    click.echo(msgspec.json.encode(value))

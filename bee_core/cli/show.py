@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,8 +66,7 @@ def show(queue: str, id: str, body: bool, url: str | None, as_json: bool) -> Non
     if stored is None:
         _show_end(found, body, as_json)
     elif body:
-        sys.stdout.buffer.write(stored.body)
-        sys.stdout.buffer.flush()
+        click.echo(stored.body, nl=False)
     elif as_json:
         print_json(_plain(found, stored))
     else:

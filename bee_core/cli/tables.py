@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TextIO
 from unicodedata import category, east_asian_width
 
 _GAP = "  "
@@ -80,7 +81,12 @@ def table(
 
 def terminal_width() -> int | None:
     """Of the terminal that standard output is; None if it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody sits there. A stream may be closed from the beginning."""
+    return stream is not None and stream.isatty()
 
 
 def _padded(cell: str, width: int, on_the_right: bool) -> str:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from bee_core.cli.tables import is_terminal
+
 try:
     import termios
     import tty
@@ -37,7 +39,8 @@ class Screen:
         self._saved: list[Any] | None = None
         self._heard: list[int] = []
         self._loop = asyncio.get_running_loop()
-        self._keys = sys.stdin.fileno() if termios is not None and sys.stdin.isatty() else None
+        listens = termios is not None and is_terminal(sys.stdin)
+        self._keys = sys.stdin.fileno() if listens else None
 
     def __enter__(self) -> Self:
         self._take()

@@ -18,6 +18,7 @@ from bee_core.broker import Store
 from bee_core.cli.asking import ask, json_option, print_json, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.selecting import check_queues
+from bee_core.cli.tables import is_terminal
 from bee_core.cli.terminal import Screen
 from bee_core.cli.top_view import Glance, Line, Picture, plain, screen
 from bee_core.cli.units import as_seconds
@@ -74,7 +75,7 @@ def top(
 
     async def go(store: Store) -> int | None:
         await check_queues(store, queues)
-        if once or as_json or not sys.stdout.isatty():
+        if once or as_json or not is_terminal(sys.stdout):
             await watch.print(store, once)
             return None
         return await watch.draw(store)
@@ -108,7 +109,6 @@ class _Watch:
                     click.echo(line.text)
                 if not once:
                     click.echo()
-            sys.stdout.flush()
             if once:
                 return
             before = now

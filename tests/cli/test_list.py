@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -154,6 +155,30 @@ def test_what_is_not_a_job_is_listed_too(run_bee: RunBee, store_url: str) -> Non
     assert before.splitlines()[1].startswith("ünï 日本  ?     ready")
     assert "malformed" not in before
     assert "not a job envelope" in after
+
+
+def test_a_terminal_that_knows_no_such_letters_gets_escapes(
+    run_bee: RunBee, valkey_url: str
+) -> None:
+    send(valkey_url, "mail", "日本\u202e")
+    env = {"BEE_URL": valkey_url, "PYTHONIOENCODING": "latin-1"}
+
+    shown = run_bee("list", "mail", env=env)
+
+    assert (0, "") == (shown.returncode, shown.stderr)
+    assert shown.stdout.splitlines()[1].startswith("\\u65e5\\u672c\\u202e")
+
+
+@pytest.mark.parametrize(
+    "words", [("info",), ("list", "mail"), ("show", "mail", "a", "--body"), ("top", "--once")]
+)
+def test_nobody_listens_at_all(valkey_url: str, words: tuple[str, ...]) -> None:
+    send(valkey_url, "mail", "a")
+    command = shlex.join(bee_command(*words, "--url", valkey_url))
+
+    ended = subprocess.run(f"{command} >&- <&-", shell=True, env=bee_environment())
+
+    assert 0 == ended.returncode
 
 
 @pytest.mark.parametrize(

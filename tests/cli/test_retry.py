@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -133,6 +134,26 @@ def test_many_are_retried_in_batches(run_bee: RunBee, store_url: str) -> None:
 
     assert "retried 450 archived jobs of mail\n" == ended.stdout
     assert {"ready"} == set(states(store_url, "mail").values())
+
+
+def test_ctrl_c_says_how_far_it_got(valkey_url: str) -> None:
+    ids = [f"job-{number}" for number in range(20_000)]
+    send(valkey_url, "mail", *ids)
+    use(valkey_url, lambda store: store.cancel("mail", ids, to=bee.Archive()))
+    terminal = Terminal(["retry", "mail", "--all", "-y", "--url", valkey_url])
+    try:
+        terminal.wait_for(" of 20000")
+        terminal.press("\x03")
+
+        assert 1 == terminal.end()
+    finally:
+        terminal.close()
+    said = re.search(r"retried (\d+) archived jobs of mail", terminal.shown)
+    stats = use(valkey_url, lambda store: store.stats("mail"))
+    assert said is not None, terminal.shown
+    assert 0 <= stats.ready - int(said[1]) <= 200  # one batch may have been under way
+    assert 0 < stats.ready < 20_000
+    assert "Traceback" not in terminal.shown
 
 
 def test_of_an_id_that_was_archived_twice_the_last_is_meant(
