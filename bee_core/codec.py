@@ -8,7 +8,7 @@ What the sender's policy asks for does not live here; it travels in the message'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar, Union
 
 import msgspec
@@ -121,6 +121,11 @@ def peek_kind(body: bytes) -> str | None:
         return None
     tag = job.get("type") if isinstance(job, dict) else None
     return tag if isinstance(tag, str) else None
+
+
+def kind_of(headers: Mapping[str, str], body: bytes) -> str | None:
+    """What a worker has to know to handle a message; None if only its codec can tell."""
+    return headers.get(KIND_HEADER) or peek_kind(body)
 
 
 def encode_value(value: object) -> bytes:

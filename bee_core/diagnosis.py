@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from bee_core.broker import Described, Examined, Store
+from bee_core.codec import kind_of
 from bee_core.errors import BrokerMisconfigured
-from bee_core.explain import kind_of
 from bee_core.presence import presence_of
 from bee_core.stored import Holder, QueueStats, Server, State
 
@@ -97,7 +97,9 @@ async def _look_at(store: Store, name: str, now: float) -> Look:
     waiting: Counter[str] = Counter()
     for state in (State.READY, State.DELAYED):
         page = await store.scan(name, state, limit=SAMPLE)
-        waiting.update(kind for one in page.items if (kind := kind_of(one)) is not None)
+        waiting.update(
+            kind for one in page.items if (kind := kind_of(one.headers, one.body)) is not None
+        )
     newest = (await store.scan(name, State.ARCHIVED, limit=SAMPLE)).items
     oldest = newest[-1].archived_at if newest else None
     grown = len(newest) * 3600 / max(now - oldest, 1.0) if oldest is not None else None
@@ -106,7 +108,9 @@ async def _look_at(store: Store, name: str, now: float) -> Look:
         stats=await store.stats(name),
         workers=await store.workers(name),
         waiting=waiting,
-        archived=Counter(kind for one in newest if (kind := kind_of(one)) is not None),
+        archived=Counter(
+            kind for one in newest if (kind := kind_of(one.headers, one.body)) is not None
+        ),
         archived_an_hour=grown if len(newest) == SAMPLE else None,
     )
 

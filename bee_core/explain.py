@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.codec import KIND_HEADER, peek_kind
+from bee_core.codec import kind_of
 from bee_core.message import Note, Reason, Report
 from bee_core.presence import presence_of
 from bee_core.stored import Episode, Holder, State, Stored
@@ -142,7 +142,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return () if self.stored is None else self.stored.history
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.id} in {self.queue}: {sentence(self.why)}", *_past(self.stored)])
+        return "\n".join([f"{self.id} in {self.queue}: {sentence(self.why)}", *past(self.stored)])
 
 
 async def explain(broker: Store, queue: str, id: str) -> Explanation:
@@ -178,7 +178,7 @@ async def _why_delayed(broker: Store, queue: str, stored: Stored) -> Why:
         if heard < stored.awaits:
             return Awaiting(stored.awaits, heard, stored.due_at)
     if stored.note is not None and stored.note.reason == "unknown":
-        return UnknownKind(kind_of(stored) or "?", stored.due_at)
+        return UnknownKind(kind_of(stored.headers, stored.body) or "?", stored.due_at)
     return NotDue(stored.due_at, stored.note)
 
 
@@ -188,7 +188,7 @@ async def _why_ready(broker: Store, queue: str, stored: Stored) -> Why:
     workers = await broker.workers(queue)
     if not workers:
         return NoWorker()
-    kind = kind_of(stored)
+    kind = kind_of(stored.headers, stored.body)
     if kind is not None and not any(_knows(worker, kind) for worker in workers):
         return UnknownKind(kind)
     if stored.leased_at is not None:
@@ -198,11 +198,6 @@ async def _why_ready(broker: Store, queue: str, stored: Stored) -> Why:
         if by:
             return KeyHeld(stored.key, by)
     return InLine(stored.due_at, len(workers))
-
-
-def kind_of(stored: Stored) -> str | None:
-    """What a worker has to know to handle it; None if only a codec can tell."""
-    return stored.headers.get(KIND_HEADER) or peek_kind(stored.body)
 
 
 def _knows(worker: Holder, kind: str) -> bool:
@@ -227,18 +222,18 @@ def sentence(why: Why) -> str:
     match why:
         case Running(holder=holder, since=since, until=until, progress=progress):
             how = "" if progress is None else f", {progress}"
-            return f"it runs on {holder} since {_time(since)} (lease until {_time(until)}){how}"
+            return f"it runs on {holder} since {when(since)} (lease until {when(until)}){how}"
         case Stalled(holder=holder, since=since):
             return (
-                f"{holder} had it since {_time(since)} and is silent; the next worker takes it over"
+                f"{holder} had it since {when(since)} and is silent; the next worker takes it over"
             )
         case NotDue(until=until, note=None):
-            return f"it is not due before {_time(until)}"
+            return f"it is not due before {when(until)}"
         case NotDue(until=until, note=note):
-            return f"it has {_reason(note)}, and is not due before {_time(until)}"
+            return f"it has {_reason(note)}, and is not due before {when(until)}"
         case Awaiting(reports=reports, heard=heard, until=until):
             known = f"{heard} of {reports} have ended"
-            return f"it waits for its group: {known}; at {_time(until)} it runs anyway"
+            return f"it waits for its group: {known}; at {when(until)} it runs anyway"
         case Paused():
             return "the queue is paused"
         case KeyHeld(key=key, by=by):
@@ -247,18 +242,18 @@ def sentence(why: Why) -> str:
         case NoWorker():
             return "nobody works on this queue"
         case UnknownKind(kind=kind, until=float(until)):
-            return f"a worker did not know the kind {kind!r}; it is offered again at {_time(until)}"
+            return f"a worker did not know the kind {kind!r}; it is offered again at {when(until)}"
         case UnknownKind(kind=kind):
             return f"no worker that is there knows the kind {kind!r}"
         case InLine(since=since, workers=workers):
-            return f"it is ready since {_time(since)} and waits for its turn; workers: {workers}"
+            return f"it is ready since {when(since)} and waits for its turn; workers: {workers}"
         case Poisoned(stalls=stalls, at=at):
             return (
-                f"it was archived at {_time(at)} as poisoned: {stalls} workers died "
+                f"it was archived at {when(at)} as poisoned: {stalls} workers died "
                 "or went silent while they had it"
             )
         case Archived(note=note, at=at):
-            return f"it was archived at {_time(at)}: it has {_reason(note)}"
+            return f"it was archived at {when(at)}: it has {_reason(note)}"
         case Ended(report=report):
             return f"it is over: it has {_reason(report.note)}"
         case NotFound():
@@ -267,22 +262,22 @@ def sentence(why: Why) -> str:
             assert_never(why)
 
 
-def _past(stored: Stored | None) -> Iterator[str]:
+def past(stored: Stored | None) -> Iterator[str]:
     """A line for each thing that has happened to it."""
     if stored is None:
         return
-    yield f"  {_time(stored.sent_at)}  sent"
+    yield f"  {when(stored.sent_at)}  sent"
     for one in stored.history:
         end = one.summary or one.reason.replace("_", " ")
-        again = "" if one.due_at is None else f"; due again at {_time(one.due_at)}"
+        again = "" if one.due_at is None else f"; due again at {when(one.due_at)}"
         took = one.ended_at - one.leased_at
-        yield f"  {_time(one.leased_at)}  leased by {one.holder}, for {took:.1f} s: {end}{again}"
+        yield f"  {when(one.leased_at)}  leased by {one.holder}, for {took:.1f} s: {end}{again}"
         yield from _indented(one.remark)
     if stored.leased_at is not None:
-        yield f"  {_time(stored.leased_at)}  leased by {stored.holder}"
+        yield f"  {when(stored.leased_at)}  leased by {stored.holder}"
         yield from _indented(stored.remark)
     if stored.archived_at is not None:
-        yield f"  {_time(stored.archived_at)}  archived"
+        yield f"  {when(stored.archived_at)}  archived"
 
 
 def _indented(remark: str | None) -> Iterator[str]:
@@ -307,5 +302,6 @@ def _reason(note: Note | None) -> str:
     return _HAS["ruled" if note is None else note.reason]
 
 
-def _time(at: float) -> str:
+def when(at: float) -> str:
+    """A time as people here read it, with the offset of their zone."""
     return datetime.fromtimestamp(at, UTC).astimezone().isoformat(" ", "seconds")

@@ -27,7 +27,7 @@ LAYERS = [
     ["adoption", "broker", "job", "outcome", "packing"],
     ["auto", "presence"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
-    ["explain", "journal", "prometheus", "tracing"],
+    ["explain", "fingerprint", "journal", "prometheus", "tracing"],
     ["diagnosis", "queue", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],

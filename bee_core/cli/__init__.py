@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -14,7 +16,18 @@ from bee_core.cli.group import LazyGroup
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
     "worker": "bee_core.cli.worker:worker",
+    "info": "bee_core.cli.info:info",
+    "top": "bee_core.cli.top:top",
+    "list": "bee_core.cli.list:list_jobs",
+    "show": "bee_core.cli.show:show",
     "explain": "bee_core.cli.explain:explain",
+    "retry": "bee_core.cli.retry:retry",
+    "cancel": "bee_core.cli.cancel:cancel",
+    "delete": "bee_core.cli.delete:delete",
+    "pause": "bee_core.cli.pause:pause",
+    "resume": "bee_core.cli.pause:resume",
+    "purge": "bee_core.cli.purge:purge",
+    "cron": "bee_core.cli.cron:cron",
     "db": "bee_core.cli.db:db",
     "doctor": "bee_core.cli.doctor:doctor",
     "health": "bee_core.cli.health:health",
@@ -31,7 +44,10 @@ COMMANDS = {
         "bee demo          watch a handful of jobs of every fate, in a few seconds",
         "bee db apply      create or upgrade the schema in PostgreSQL",
         "bee worker shop.jobs:hive    work on the queues of a program",
+        "bee top                      watch the queues",
+        "bee list mail --group        what failed, and how often",
         "bee explain mail order-4711  say why a job is not running",
+        "bee retry mail order-4711    try a failed job again",
     ),
 )
 @click.version_option(version("bee-jobs"), prog_name="bee")
@@ -45,3 +61,5 @@ COMMANDS = {
 )
 def main() -> None:
     """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""
+    if isinstance(sys.stdout, TextIOWrapper):  # rather an escape than a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")

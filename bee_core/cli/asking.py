@@ -15,7 +15,8 @@ from bee_core.cli.configured import UrlType
 from bee_core.cli.loading import WrongUse
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
-from bee_core.registry import connect
+from bee_core.hive import Hive
+from bee_core.registry import backend, connect
 
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
@@ -50,6 +51,20 @@ def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
         return asyncio.run(_ask(broker_url(url), question))
 
 
+def ask_hive(hive: Hive, url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
+    """The same for the store of a program; `url` is another one, if it is given."""
+
+    async def go() -> T:
+        async with hive:
+            return await question(hive.broker)
+
+    with told_plainly():
+        hive.adjust(url=url)
+        if isinstance(hive.broker, backend("memory")):
+            raise WrongUse(IN_MEMORY)
+        return asyncio.run(go())
+
+
 async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
     if url.partition(":")[0] == "memory":
         raise WrongUse(IN_MEMORY)
@@ -71,5 +86,5 @@ def told_plainly() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line; bytes are base64, as JSON cannot hold them."""
-    click.echo(msgspec.json.encode(value).decode())
+    """One JSON value on one line, in UTF-8; bytes are base64, as JSON cannot hold them."""
+    click.echo(msgspec.json.encode(value))

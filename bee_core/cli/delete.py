@@ -1,0 +1,96 @@
+"""`bee delete`: archived jobs, for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bee_core.broker import Store
+from bee_core.cli.acting import (
+    Deed,
+    Missed,
+    act_on_ids,
+    act_on_matches,
+    check_choice,
+    sure_options,
+)
+from bee_core.cli.asking import ask, told_plainly, url_option
+from bee_core.cli.examples import examples
+from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.stored import State, Stored
+
+_DEED = Deed("delete", "deleted", "archived job")
+_CHANGED = "changed meanwhile, so it was left alone: try again"
+
+
+@click.command(
+    short_help="Delete archived jobs for ever.",
+    epilog=examples(
+        "bee delete mail order-4711",
+        "bee delete mail --reason cancelled",
+        "bee delete mail --fingerprint 5f0c9a1b --dry-run",
+        "bee delete mail - < ids.txt",
+    ),
+)
+@click.argument("queue")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@filter_options
+@sure_options
+@url_option
+def delete(
+    queue: str,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    url: str | None,
+    **options: Any,
+) -> None:
+    """Delete archived jobs for ever: exactly those, nothing that is live.
+
+    Give ids, filters, or --all. An id stands for all that was archived under it. With filters they
+    are counted first, and you are asked. To keep an archive small, bee purge --archive is quicker.
+
+    \b
+    Exit codes:
+      0  done, or nothing to do
+      1  some were not deleted, and it says why; or there is no such queue
+      2  wrong use; also: nobody to ask, and no -y
+      3  the store does not answer, or refuses
+    """
+    filters = filters_of(options)
+    check_choice(ids, filters, everything, narrowed=False)
+    with told_plainly():
+        named = ids_of(ids)
+
+    async def go(store: Store) -> int:
+        await check_queues(store, [queue])
+
+        async def expel(found: Sequence[Stored]) -> Missed:
+            return [(one.id, _CHANGED) for one in await store.expel(queue, found)]
+
+        async def expel_named(chosen: Sequence[str]) -> Missed:
+            return [(id, why) for id in chosen if (why := await _expel_all(store, queue, id))]
+
+        if ids:
+            return await act_on_ids(_DEED, queue, named, expel_named, dry_run=dry_run)
+        return await act_on_matches(
+            _DEED, store, queue, [State.ARCHIVED], filters, expel, dry_run=dry_run, yes=yes
+        )
+
+    raise SystemExit(ask(url, go))
+
+
+async def _expel_all(store: Store, queue: str, id: str) -> str | None:
+    """Delete all that was archived under an id; return why that was not done."""
+    begun = False
+    while (stored := await store.get(queue, id)) is not None:
+        if stored.state is not State.ARCHIVED:
+            live = f"live ({stored.state.value}), so it was left alone: bee cancel is for those"
+            return None if begun else live
+        if await store.expel(queue, [stored]):
+            return _CHANGED
+        begun = True
+    return None if begun else "unknown here: done and deleted, or never sent to this queue"

@@ -1,0 +1,102 @@
+"""`bee retry`: archived jobs back into their queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bee_core.broker import Store
+from bee_core.cli.acting import (
+    Deed,
+    Missed,
+    act_on_ids,
+    act_on_matches,
+    check_choice,
+    sure_options,
+)
+from bee_core.cli.asking import ask, told_plainly, url_option
+from bee_core.cli.examples import examples
+from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.stored import State, Stored
+
+_DEED = Deed("retry", "retried", "archived job")
+
+
+@click.command(
+    short_help="Move archived jobs back into their queue.",
+    epilog=examples(
+        "bee retry mail order-4711 order-4712",
+        "bee retry mail --reason timed_out --since 1h",
+        "bee retry mail --fingerprint 5f0c9a1b --dry-run",
+        "bee retry mail --all -y",
+        "bee list mail --json --error Timeout | jq -r .id | bee retry mail -",
+    ),
+)
+@click.argument("queue")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@filter_options
+@sure_options
+@url_option
+def retry(
+    queue: str,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    url: str | None,
+    **options: Any,
+) -> None:
+    """Move archived jobs back into their queue: ready now, counters at zero.
+
+    Give ids, filters, or --all. Of an id that was archived several times the last one is meant.
+    With filters they are counted first, and you are asked. What fails again meanwhile is not
+    retried twice in one run.
+
+    \b
+    Exit codes:
+      0  done, or nothing to do
+      1  some were not retried, and it says why; or there is no such queue
+      2  wrong use; also: nobody to ask, and no -y
+      3  the store does not answer, or refuses
+    """
+    filters = filters_of(options)
+    check_choice(ids, filters, everything, narrowed=False)
+
+    async def go(store: Store) -> int:
+        await check_queues(store, [queue])
+
+        async def restore(chosen: Sequence[str]) -> Missed:
+            missed = await store.restore(queue, chosen)
+            return [(id, _why(await store.get(queue, id))) for id in chosen if id in missed]
+
+        async def restore_found(found: Sequence[Stored]) -> Missed:
+            return await restore([one.id for one in found])
+
+        if ids:
+            return await act_on_ids(_DEED, queue, named, restore, dry_run=dry_run)
+        return await act_on_matches(
+            _DEED,
+            store,
+            queue,
+            [State.ARCHIVED],
+            filters,
+            restore_found,
+            dry_run=dry_run,
+            yes=yes,
+            last_lives=True,
+        )
+
+    with told_plainly():
+        named = ids_of(ids)
+    raise SystemExit(ask(url, go))
+
+
+def _why(stored: Stored | None) -> str:
+    """Why it was not restored."""
+    if stored is None:
+        return "unknown here: done and deleted, or never sent to this queue"
+    if stored.state is State.ARCHIVED:
+        return "changed meanwhile, so it was left alone: try again"
+    return f"live already ({stored.state.value}), so there is nothing to retry"
