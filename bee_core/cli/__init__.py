@@ -12,6 +12,7 @@ from bee_core.cli.group import LazyGroup
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
     "worker": "bee_core.cli.worker:worker",
+    "send": "bee_core.cli.send:send",
     "health": "bee_core.cli.health:health",
     "explain": "bee_core.cli.explain:explain",
     "db": "bee_core.cli.db:db",
@@ -27,6 +28,7 @@ COMMANDS = {
         "bee demo          watch a handful of jobs of every fate, in a few seconds",
         "bee db apply      create or upgrade the schema in PostgreSQL",
         "bee worker shop.jobs:hive    work on the queues of a program",
+        'bee send shop.jobs mail \'{"to": "ada"}\'     send a job',
         "bee explain mail order-4711  say why a job is not running",
     ),
 )

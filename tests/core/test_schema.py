@@ -378,7 +378,10 @@ def test_widening_is_fine(new: Any) -> None:
             'the tag of SendEmail was "send_email" and is "send_email.v2"; '
             'say tag="send_email", or keep the old class beside it',
         ),
-        (made(fields=SAME | {"cc": str}, kw_only=True), "a new field that is required; give it a default"),
+        (
+            made(fields=SAME | {"cc": str}, kw_only=True),
+            "a new field that is required; give it a default",
+        ),
         (
             made(fields={"to": str, "subject": str}, kw_only=True),
             "cannot tell, but it looks different: had a default, so jobs may lack it, and is "
