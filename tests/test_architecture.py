@@ -24,7 +24,7 @@ LAYERS = [
     ["disposition", "processes", "url"],
     ["message", "strategy"],
     ["stored"],
-    ["broker", "checks", "job", "outcome", "packing"],
+    ["broker", "checks", "export", "job", "outcome", "packing"],
     ["auto", "presence", "shape"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
     ["explain", "journal", "prometheus", "schema_limits", "tracing"],

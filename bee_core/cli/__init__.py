@@ -15,6 +15,9 @@ COMMANDS = {
     "send": "bee_core.cli.send:send",
     "health": "bee_core.cli.health:health",
     "explain": "bee_core.cli.explain:explain",
+    "schema": "bee_core.cli.schema:schema",
+    "archive": "bee_core.cli.archive:archive",
+    "replay": "bee_core.cli.replay:replay",
     "db": "bee_core.cli.db:db",
 }
 """Where each command lives, in the order in which help lists them."""

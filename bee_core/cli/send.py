@@ -11,11 +11,9 @@ import click
 from bee_core.cli.asking import json_option, told_plainly
 from bee_core.cli.examples import examples
 from bee_core.cli.lines import IF_TAKEN, Common, Reader, pick_queue
-from bee_core.cli.loading import WrongUse, load_hive
+from bee_core.cli.loading import WrongUse, load_hive, store_of
 from bee_core.cli.sending import Sending
 from bee_core.cli.units import as_seconds
-from bee_core.hive import Hive
-from bee_core.registry import backend
 
 
 @click.command(
@@ -97,7 +95,7 @@ def send(
         )
         reader = Reader(queue, common)
         if not dry_run:
-            _check_broker(hive, url)
+            store_of(hive, url)
         sending = Sending(hive, queue, reader, dry_run=dry_run, as_json=as_json)
         if file is not None:
             sending.file(file)
@@ -119,12 +117,3 @@ def _words(words: tuple[str, ...], file: Path | None) -> tuple[str | None, str |
     if not is_job and file is None:
         raise WrongUse('give a job, {"type": ...}, or --file FILE, or - for standard input')
     return (names[0] if names else None), (last if is_job else None)
-
-
-def _check_broker(hive: Hive, url: str | None) -> None:
-    hive.adjust(url=url)
-    if isinstance(hive.broker, backend("memory")):
-        raise WrongUse(
-            "memory:// lives inside one process, and this one ends as soon as it has sent: the job "
-            "would be gone. Give --url redis://... or postgresql://..., or set BEE_URL"
-        )
