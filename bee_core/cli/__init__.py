@@ -18,6 +18,7 @@ COMMANDS = {
     "schema": "bee_core.cli.schema:schema",
     "archive": "bee_core.cli.archive:archive",
     "replay": "bee_core.cli.replay:replay",
+    "chaos": "bee_core.cli.chaos:chaos",
     "db": "bee_core.cli.db:db",
 }
 """Where each command lives, in the order in which help lists them."""
