@@ -155,7 +155,8 @@ def _carry_out(
         found, run = asyncio.run(_run(plan, jobs, where, directory, guard, chance, say))
         if as_json:
             done = {"kills": run.killed, "cuts": run.cut, "seed": seed, "faults": found.faults}
-            print_json(msgspec.to_builtins(found) | done)
+            few = {"lost": len(found.lost), "unexplained": len(found.unexplained)}
+            print_json(msgspec.to_builtins(found) | few | done)
         else:
             _conclude(found, run)
         return found

@@ -39,6 +39,7 @@ class Guard:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._started: list[subprocess.Popen[bytes]] = []
         self._guard = subprocess.Popen(  # noqa: S603 (bee's own)
             [sys.executable, "-c", _GUARD, str(directory)],
             stdin=subprocess.PIPE,
@@ -57,6 +58,7 @@ class Guard:
                 start_new_session=True,
                 env=os.environ | environment,
             )
+        self._started.append(process)
         assert self._guard.stdin is not None
         self._guard.stdin.write(f"{process.pid}\n")
         self._guard.stdin.flush()
@@ -72,6 +74,8 @@ class Guard:
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
+        for process in self._started:  # or else they would be left as zombies
+            process.wait()
 
 
 def start_server(guard: Guard, directory: Path) -> int:
