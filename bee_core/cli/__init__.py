@@ -13,13 +13,13 @@ COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
     "worker": "bee_core.cli.worker:worker",
     "send": "bee_core.cli.send:send",
-    "health": "bee_core.cli.health:health",
     "explain": "bee_core.cli.explain:explain",
     "schema": "bee_core.cli.schema:schema",
     "archive": "bee_core.cli.archive:archive",
     "replay": "bee_core.cli.replay:replay",
     "chaos": "bee_core.cli.chaos:chaos",
     "db": "bee_core.cli.db:db",
+    "health": "bee_core.cli.health:health",
 }
 """Where each command lives, in the order in which help lists them."""
 

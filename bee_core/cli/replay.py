@@ -22,6 +22,7 @@ from bee_core.errors import InvalidInput
 from bee_core.export import Exported, import_line
 from bee_core.logs import error_line
 from bee_core.outcome import Failed, Succeeded, reason_of
+from bee_core.processes import InChild
 
 _MOST_IDS = 10
 
@@ -165,7 +166,7 @@ def own_traceback(error: BaseException) -> str:
 def _debug(found: Replayed) -> None:
     if not isinstance(found.outcome, Failed):
         click.echo("there is nothing to debug: it did not raise", err=True)
-    elif found.outcome.error.__traceback__ is None:
+    elif isinstance(found.outcome.error.__cause__, InChild):
         click.echo("it was raised in another process, where the debugger cannot look", err=True)
     else:
         pdb.post_mortem(found.outcome.error.__traceback__)
