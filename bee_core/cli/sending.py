@@ -81,8 +81,8 @@ class Sending:
 
     async def _check(self, stream: BinaryIO) -> None:
         """Raise if a line is bad, having shown it."""
-        found: list[str] = []
-        number = jobs = 0
+        shown: list[str] = []
+        number = jobs = bad = 0
         async for lines in batches(stream):
             for line in lines:
                 number += 1
@@ -91,11 +91,13 @@ class Sending:
                     try:
                         self._reader.draft(line)
                     except BadLine as error:
-                        found.append(f"line {number}: {error}")
-        if found:
-            more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
-            click.echo("\n".join([*found[:_MOST_SHOWN], *more]), err=True)
-            raise WrongUse(f"{len(found)} of {jobs} jobs are bad, so none was sent")
+                        bad += 1
+                        if bad <= _MOST_SHOWN:
+                            shown.append(f"line {number}: {error}")
+        if bad:
+            shown += [f"and {bad - _MOST_SHOWN} more"] if bad > _MOST_SHOWN else []
+            click.echo("\n".join(shown), err=True)
+            raise WrongUse(f"{bad} of {jobs} jobs are bad, so none was sent")
 
     async def _stream(self, stream: BinaryIO, progress: Progress) -> None:
         async with self._hive:

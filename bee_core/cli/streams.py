@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -20,7 +21,10 @@ async def batches(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
     So what is written to a pipe line by line is not kept waiting, and a file comes in large pieces.
     """
     rest: list[bytes] = []
+    begun = False
     while chunk := await _read(stream):
+        if not begun:
+            chunk, begun = chunk.removeprefix(codecs.BOM_UTF8), True  # as some editors write it
         first, *others = chunk.split(b"\n")
         rest.append(first)
         if others:

@@ -130,6 +130,16 @@ def test_a_program_that_does_not_work_is_found_out(run_bee: RunBee) -> None:
     assert "Traceback (most recent call last)" in answer.stderr  # the user's own
 
 
+def test_workers_that_are_gone_for_good_are_noticed(run_bee: RunBee) -> None:
+    program(POST + "    import os; os.kill(os.getppid(), 9)\n", "rude")
+
+    answer = run_bee("chaos", "rude", *SHORT)
+
+    assert 1 == answer.returncode
+    assert "Error: the workers have ended:" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 def test_nothing_is_left_behind_when_it_is_killed(tmp_path: Path) -> None:
     words = bee_command("chaos", "--seconds", "60")
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=bee_environment()) as chaos:

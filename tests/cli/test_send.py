@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -90,6 +91,23 @@ def test_a_file_is_sent_line_by_line(run_bee: RunBee, store_url: str) -> None:
         jobs["c"].body,
     )
     assert {"who": "me"} == jobs["c"].headers
+
+
+def test_a_file_as_some_editors_write_it(bee: Bee) -> None:
+    Path("jobs").write_bytes(b"\xef\xbb\xbf" + f"{FILM}\r\n{FILM}\r\n\r\n".encode())
+
+    answer = bee("send", program(), "films", "--file", "jobs", "--dry-run")
+
+    assert "2 jobs: fine, nothing was sent\n" == answer.output
+
+
+def test_of_a_large_file_of_nonsense_a_little_is_shown(bee: Bee) -> None:
+    Path("jobs").write_text("nonsense\n" * 1000)
+
+    said = bee("send", program(), "films", "--file", "jobs", "--dry-run").stderr.splitlines()
+
+    assert 12 == len(said)
+    assert ["and 990 more", "Error: 1000 of 1000 jobs are bad, so none was sent"] == said[-2:]
 
 
 def test_of_a_file_with_a_bad_line_nothing_is_sent(run_bee: RunBee, store_url: str) -> None:
@@ -271,6 +289,23 @@ def test_if_nobody_reads_the_ids_all_is_sent_nevertheless(valkey_url: str) -> No
             return (await store.stats("films")).ready
 
     assert 5_000 == asyncio.run(count())
+
+
+def test_interrupted_it_says_how_far_it_has_come(valkey_url: str) -> None:
+    words = bee_command("send", program(), "films", "-", "--url", valkey_url)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, stdin=pipe, stdout=pipe, stderr=pipe, env=bee_environment()
+    ) as sender:
+        assert sender.stdin is not None
+        assert sender.stdout is not None
+        assert sender.stderr is not None
+        sender.stdin.write(f"{FILM}\n".encode())
+        sender.stdin.flush()
+        sender.stdout.readline()
+        sender.send_signal(signal.SIGINT)
+        assert b"Error: interrupted. 1 job was sent for certain" in sender.stderr.read()
+        assert 1 == sender.wait(20)
 
 
 def test_in_a_terminal_there_is_a_bar_instead_of_ids(valkey_url: str) -> None:

@@ -38,8 +38,7 @@ EXAMPLE = "bee_core.cli.chaos.example:hive"
         "bee chaos                                    a program that comes with it",
         "bee chaos shop.jobs:hive --seconds 60 --kills 20",
         "bee chaos shop.jobs:hive --queue mail --jobs-from jobs.ndjson",
-        "bee chaos shop.jobs:hive --url postgresql://localhost/chaos \\",
-        "bee   --yes-this-broker-is-for-tests",
+        "bee chaos shop.jobs --url redis://test --yes-this-broker-is-for-tests",
     ),
 )
 @click.argument("target", metavar="[MODULE:HIVE]", default=EXAMPLE)

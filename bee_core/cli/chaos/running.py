@@ -86,10 +86,7 @@ class Run:
         try:
             await self._until_working(worker)
             self._tell(f"processes {', '.join(map(str, sorted(self._watch.processes)))} work")
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._send(jobs))
-                group.create_task(self._break(proxy))
-                group.create_task(self._keep_looking(worker))
+            await self._all_at_once(jobs, proxy, worker)
             await self._until_empty()
         finally:
             if await asyncio.to_thread(stop, worker, _STOP) is None:
@@ -98,6 +95,20 @@ class Run:
                 await proxy.cut()
         self._watch.look()
         return audit(self._sent, await self._found(), self._watch.deleted)
+
+    async def _all_at_once(
+        self,
+        jobs: Sequence[tuple[str, Draft]],
+        proxy: Proxy | None,
+        worker: subprocess.Popen[bytes],
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send(jobs))
+                group.create_task(self._break(proxy))
+                group.create_task(self._keep_looking(worker))
+        except BaseExceptionGroup as errors:  # the first is what went wrong
+            raise errors.exceptions[0] from None
 
     @property
     def said(self) -> str:
