@@ -53,19 +53,27 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The body as it was sent."""
         return self.body64 if isinstance(self.body, UnsetType) else bytes(self.body)
 
+    @property
+    def stored(self) -> Stored:
+        """As the store showed it, for another one to take in."""
+        known = {name: getattr(self, name) for name in _COMMON}
+        return Stored(body=self.content, **known)
+
+
+_COMMON = [name for name in Stored.__struct_fields__ if name in Exported.__struct_fields__]
+_COMMON.remove("body")
+
 
 def export_line(queue: str, stored: Stored) -> bytes:
     """One line, without its end."""
-    known = msgspec.structs.asdict(stored)
-    body = known.pop("body")
-    known = {name: value for name, value in known.items() if name in Exported.__struct_fields__}
+    body = stored.body
     is_json = _is_a_line_of_json(body)
     exported = Exported(
         v=VERSION,
         queue=queue,
         body=msgspec.Raw(body) if is_json else UNSET,
         body64=b"" if is_json else body,
-        **known,
+        **{name: getattr(stored, name) for name in _COMMON},
     )
     return msgspec.json.encode(exported)
 

@@ -1,7 +1,8 @@
-"""`bee archive`: jobs out of a store, as lines of JSON."""
+"""`bee archive`: jobs out of a store, as lines of JSON, and into another."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,29 +13,32 @@ from typing import BinaryIO
 import click
 
 from bee_core.broker import Store
+from bee_core.checks import check_queue
 from bee_core.cli.asking import ask, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
-from bee_core.export import export_line
+from bee_core.errors import InvalidInput
+from bee_core.export import export_line, import_line
 from bee_core.stored import State, Stored
 
 _PAGE = 500
 
 
 @click.group(
-    short_help="Take jobs out of a store, as lines of JSON.",
+    short_help="Take jobs out of a store as lines of JSON, and into another.",
     epilog=examples(
         "bee archive export mail 0199f6c1-7a10-7c3e-8a4e-0d5a3f1b2c3d -o job.ndjson",
         "bee archive export mail --all | jq -r .note.reason | sort | uniq -c",
+        "bee archive import archive.ndjson --url redis://elsewhere",
     ),
 )
 def archive() -> None:
-    """Take jobs out of a store, as lines of JSON.
+    """Take jobs out of a store as lines of JSON, and into another.
 
     \b
     Exit codes:
       0  fine
-      1  some were not found
+      1  some were not found, or were there already
       2  wrong use
       3  the store does not answer, or refuses
     """
@@ -109,6 +113,71 @@ def export(
     for id in missing:
         click.echo(f"not found: {id}", err=True)
     raise SystemExit(1 if missing else 0)
+
+
+@archive.command(
+    "import",
+    short_help="Take exported jobs into a store.",
+    epilog=examples(
+        "bee archive import archive.ndjson --url postgresql://localhost/shop",
+        "bee archive import archive.ndjson --dry-run",
+    ),
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--queue", metavar="QUEUE", help="Into this one. Otherwise where they were.")
+@click.option("--dry-run", is_flag=True, help="Check only, and take in nothing.")
+@url_option
+def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> None:
+    """Take exported jobs into a store, with all they have: counters, note, history, times.
+
+    Archived ones go into the archive, others wait as they did. The whole file is checked first.
+    What is there already is left alone, so it may be done again: a live job whose id is live there,
+    or an archived one that was sent and archived at the same moments.
+
+    \b
+    Exit codes:
+      0  all were taken in, or could be
+      1  some were there already
+      2  wrong use: not an export, or jobs that somebody holds
+      3  the store does not answer, or refuses
+    """
+    jobs = _read(file, queue)
+    if dry_run:
+        click.echo(f"{len(jobs)} jobs: fine, nothing was taken in")
+        return
+
+    async def adopt(store: Store) -> int:
+        refused = 0
+        for name, batch in itertools.groupby(jobs, key=lambda job: job[0]):
+            every = [stored for _, stored in batch]
+            for start in range(0, len(every), _PAGE):
+                refused += len(await store.adopt(name, every[start : start + _PAGE]))
+        return refused
+
+    refused = ask(url, adopt)
+    there = f", {refused} were there already" if refused else ""
+    click.echo(f"{len(jobs) - refused} jobs taken in{there}")
+    raise SystemExit(1 if refused else 0)
+
+
+def _read(file: Path, queue: str | None) -> list[tuple[str, Stored]]:
+    """Each job with its queue, those of one queue together and in their order."""
+    found: list[tuple[str, Stored]] = []
+    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            exported = import_line(line)
+            check_queue(exported.queue if queue is None else queue)
+        except InvalidInput as error:
+            raise WrongUse(f"{file}, line {number}: {error}") from error
+        if exported.leased_until is not None or exported.state in (State.LEASED, State.BLOCKED):
+            raise WrongUse(
+                f"{file}, line {number}: {exported.id} was held, and may have ended since. Leave out "
+                "the line, or export it when nobody holds it"
+            )
+        found.append((exported.queue if queue is None else queue, exported.stored))
+    return sorted(found, key=lambda job: job[0])
 
 
 async def _all(store: Store, queue: str, state: State) -> AsyncIterator[Stored]:

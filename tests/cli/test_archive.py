@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import bee_core
@@ -135,3 +136,77 @@ def test_a_reader_that_has_enough_is_no_error(valkey_url: str) -> None:
         export.stdout.read(1)
         export.stdout.close()
         assert b"" == export.stderr.read()
+
+
+# And back.
+
+
+def test_what_was_exported_comes_back_with_all_it_had(run_bee: RunBee, store_url: str) -> None:
+    fail(store_url)
+
+    async def look() -> bee_core.Stored | None:
+        async with bee_core.connect(store_url) as store:
+            return await store.get("mail", "a")
+
+    async def drop() -> None:
+        async with bee_core.connect(store_url) as store:
+            await store.drop("mail")
+
+    before = asyncio.run(look())
+    run_bee("archive", "export", "mail", "a", "-o", "jobs", "--url", store_url)
+    asyncio.run(drop())
+
+    first = run_bee("archive", "import", "jobs", "--url", store_url)
+    second = run_bee("archive", "import", "jobs", "--url", store_url)
+
+    after = asyncio.run(look())
+    assert (0, "1 jobs taken in\n") == (first.returncode, first.stdout), first.stderr
+    assert (1, "0 jobs taken in, 1 were there already\n") == (second.returncode, second.stdout)
+    assert before is not None
+    assert after is not None
+    assert before == msgspec.structs.replace(after, incarnation=before.incarnation)
+
+
+def test_jobs_of_several_queues_in_any_order(bee: Bee, valkey_url: str) -> None:
+    line = '{"v":1,"queue":"%s","id":"%s","state":"ready","body":{},"sent_at":1,"due_at":1}\n'
+    Path("jobs").write_text(line % ("a", "1") + line % ("b", "2") + line % ("a", "3"))
+
+    assert "3 jobs: fine" in bee("archive", "import", "jobs", "--dry-run").output
+    assert "3 jobs taken in\n" == bee("archive", "import", "jobs", "--url", valkey_url).output
+    words = ["--queue", "c", "--url", valkey_url]
+    assert "3 jobs taken in\n" == bee("archive", "import", "jobs", *words).output
+
+    async def ids(queue: str) -> list[str]:
+        async with bee_core.connect(valkey_url) as store:
+            return [one.id for one in (await store.scan(queue, bee_core.State.READY)).items]
+
+    assert [["1", "3"], ["2"]] == [asyncio.run(ids(name)) for name in ("a", "b")]
+    assert ["1", "2", "3"] == asyncio.run(ids("c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code", "says"),
+    [
+        ("nonsense", (), 2, "jobs, line 1: not a job of bee archive export"),
+        ('{"v":1,"queue":"A B","id":"a","state":"ready"}', (), 2, "is not a queue name"),
+        ('{"v":1,"queue":"q","id":"a","state":"ready"}', ("--queue", "A B"), 2, "not a queue name"),
+        ('{"v":1,"queue":"q","id":"a","state":"leased"}', (), 2, "line 1: a was held, and may"),
+        (
+            '{"v":1,"queue":"q","id":"a","state":"ready","leased_at":1,"leased_until":2}',
+            (),
+            2,
+            "line 1: a was held, and may",
+        ),
+        ('{"v":1,"queue":"q","id":"","state":"ready"}', (), 2, "is not a job id"),
+        ('{"v":1,"queue":"q","id":"a","state":"ready"}', (), 3, "cannot reach"),
+    ],
+)
+def test_what_is_not_taken_in(
+    bee: Bee, text: str, words: tuple[str, ...], code: int, says: str
+) -> None:
+    Path("jobs").write_text(text)
+
+    answer = bee("archive", "import", "jobs", *words, "--url", "redis://localhost:1")
+
+    assert (code, "") == (answer.exit_code, answer.stdout)
+    assert says in answer.stderr
