@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,13 +11,15 @@ from typing import BinaryIO
 
 import click
 
+from bee_core.adoption import check_adopted
 from bee_core.broker import Store
 from bee_core.checks import check_queue
 from bee_core.cli.asking import ask, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
 from bee_core.errors import InvalidInput
-from bee_core.export import export_line, import_line
+from bee_core.export import Exported, export_line, import_line
+from bee_core.message import NO_REPORTS
 from bee_core.stored import State, Stored
 
 _PAGE = 500
@@ -148,10 +149,8 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
 
     async def adopt(store: Store) -> int:
         refused = 0
-        for name, batch in itertools.groupby(jobs, key=lambda job: job[0]):
-            every = [stored for _, stored in batch]
-            for start in range(0, len(every), _PAGE):
-                refused += len(await store.adopt(name, every[start : start + _PAGE]))
+        for name, batch in _batches(jobs):
+            refused += len(await store.adopt(name, batch))
         return refused
 
     refused = ask(url, adopt)
@@ -161,23 +160,43 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
 
 
 def _read(file: Path, queue: str | None) -> list[tuple[str, Stored]]:
-    """Each job with its queue, those of one queue together and in their order."""
+    """Each job with its queue, or wrong use, before anything is changed."""
     found: list[tuple[str, Stored]] = []
     for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:
             exported = import_line(line)
-            check_queue(exported.queue if queue is None else queue)
+            name = check_queue(exported.queue if queue is None else queue)
         except InvalidInput as error:
             raise WrongUse(f"{file}, line {number}: {error}") from error
         if exported.leased_until is not None or exported.state in (State.LEASED, State.BLOCKED):
             raise WrongUse(
-                f"{file}, line {number}: {exported.id} was held, and may have ended since. Leave out "
-                "the line, or export it when nobody holds it"
+                f"{file}, line {number}: {exported.id} was held, and may have ended since. "
+                "Leave out the line, or export it when nobody holds it"
             )
-        found.append((exported.queue if queue is None else queue, exported.stored))
-    return sorted(found, key=lambda job: job[0])
+        found.append((name, _checked(exported, f"{file}, line {number}")))
+    return found
+
+
+def _checked(exported: Exported, where: str) -> Stored:
+    try:
+        check_adopted([exported.stored], NO_REPORTS, 0)
+    except InvalidInput as error:
+        raise WrongUse(f"{where}: {error}") from error
+    return exported.stored
+
+
+def _batches(jobs: list[tuple[str, Stored]]) -> Iterator[tuple[str, list[Stored]]]:
+    """Those of one queue together. Of the archive the oldest first, which an export has last."""
+    for name in dict.fromkeys(name for name, _ in jobs):
+        every = [stored for queue, stored in jobs if queue == name]
+        live = [stored for stored in every if stored.state is not State.ARCHIVED]
+        archived = [stored for stored in every if stored.state is State.ARCHIVED]
+        for start in range(0, len(live), _PAGE):
+            yield name, live[start : start + _PAGE]
+        for end in range(len(archived), 0, -_PAGE):
+            yield name, archived[max(0, end - _PAGE) : end]
 
 
 async def _all(store: Store, queue: str, state: State) -> AsyncIterator[Stored]:

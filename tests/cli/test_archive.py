@@ -184,6 +184,17 @@ def test_jobs_of_several_queues_in_any_order(bee: Bee, valkey_url: str) -> None:
     assert ["1", "2", "3"] == asyncio.run(ids("c"))
 
 
+def test_a_large_archive_keeps_its_order(bee: Bee, valkey_url: str) -> None:
+    line = '{"v":1,"queue":"q","id":"%04d","state":"archived","sent_at":1,"archived_at":2}\n'
+    Path("jobs").write_text("".join(line % number for number in range(1200)))
+
+    answer = bee("archive", "import", "jobs", "--url", valkey_url)
+
+    assert "1200 jobs taken in\n" == answer.output
+    out = bee("archive", "export", "q", "--all", "--url", valkey_url).output.splitlines()
+    assert [f"{number:04}" for number in range(1200)] == [json.loads(one)["id"] for one in out]
+
+
 @pytest.mark.parametrize(
     ("text", "words", "code", "says"),
     [

@@ -196,7 +196,8 @@ def _conclude(found: Audit, run: Run) -> None:
         click.echo(f"the last words of the workers:\n{run.said}", err=True)
         return
     kills = "1 process was killed" if run.killed == 1 else f"{run.killed} processes were killed"
-    click.echo(f"Nothing was lost: {kills}, the broker was cut off {run.cut} times.")
+    cuts = "once" if run.cut == 1 else f"{run.cut} times"
+    click.echo(f"Nothing was lost: {kills}, the broker was cut off {cuts}.")
 
 
 # The jobs.
