@@ -11,7 +11,9 @@ from typing import NoReturn
 
 import click
 
+from bee_core.broker import Store
 from bee_core.hive import Hive
+from bee_core.registry import backend
 from bee_core.service.exits import Exit
 
 
@@ -26,6 +28,17 @@ def load_hive(target: str) -> Hive:
     name, _, attribute = target.partition(":")
     module = _import(name)
     return _only_hive(module) if not attribute else _named_hive(module, attribute)
+
+
+def store_of(hive: Hive, url: str | None) -> Store:
+    """The store that a program's hive works on, or the one that is given; never its memory."""
+    hive.adjust(url=url)
+    if isinstance(hive.broker, backend("memory")):
+        raise WrongUse(
+            "memory:// lives inside one process, and this is another one, which ends at once: "
+            "give --url redis://... or postgresql://..., or set BEE_URL, or url in bee.toml"
+        )
+    return hive.broker
 
 
 def _import(name: str) -> ModuleType:

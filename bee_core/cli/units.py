@@ -14,15 +14,20 @@ _SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
-def as_seconds(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
-    """Seconds, or a number with one of ms, s, m, h, d."""
-    if given is None:
-        return None
+def duration(given: str | float) -> float:
+    """Seconds, or a number with one of ms, s, m, h, d; InvalidOption otherwise."""
+    if not isinstance(given, str):
+        return seconds(given, "it")
     found = _AMOUNT.fullmatch(given)
     if found is None or found[2] not in _SECONDS:
-        raise click.BadParameter(f"{given!r} is not a duration like 25s, 5m or 1h")
+        raise InvalidOption(f"{given!r} is not a duration like 25s, 5m or 1h")
+    return seconds(float(found[1]) * _SECONDS[found[2]], "it")
+
+
+def as_seconds(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
+    """An option that is a `duration`."""
     try:
-        return seconds(float(found[1]) * _SECONDS[found[2]], "it")
+        return None if given is None else duration(given)
     except InvalidOption as error:
         raise click.BadParameter(str(error)) from error
 

@@ -1,0 +1,238 @@
+"""`bee archive`: jobs out of a store, as lines of JSON, and into another."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from bee_core.adoption import check_adopted
+from bee_core.broker import Store
+from bee_core.checks import check_queue
+from bee_core.cli.asking import ask, url_option
+from bee_core.cli.examples import examples
+from bee_core.cli.loading import WrongUse
+from bee_core.errors import InvalidInput
+from bee_core.export import Exported, export_line, import_line
+from bee_core.message import NO_REPORTS
+from bee_core.stored import State, Stored
+
+_PAGE = 500
+
+
+@click.group(
+    short_help="Take jobs out of a store as lines of JSON, and into another.",
+    epilog=examples(
+        "bee archive export mail 0199f6c1-7a10-7c3e-8a4e-0d5a3f1b2c3d -o job.ndjson",
+        "bee archive export mail --all | jq -r .note.reason | sort | uniq -c",
+        "bee archive import archive.ndjson --url redis://elsewhere",
+    ),
+)
+def archive() -> None:
+    """Take jobs out of a store as lines of JSON, and into another.
+
+    \b
+    Exit codes:
+      0  fine
+      1  some were not found, or were there already
+      2  wrong use
+      3  the store does not answer, or refuses
+    """
+
+
+@archive.command(
+    short_help="Write jobs as lines of JSON, for bee replay and others.",
+    epilog=examples(
+        "bee archive export mail 0199f6c1-7a10-7c3e-8a4e-0d5a3f1b2c3d -o job.ndjson",
+        "bee archive export mail --all -o archive.ndjson",
+        "bee archive export mail --all --state delayed --url redis://localhost",
+    ),
+)
+@click.argument("queue")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "whole", is_flag=True, help="All that are archived, newest first.")
+@click.option(
+    "--state",
+    type=click.Choice([state.value for state in State]),
+    metavar="STATE",
+    help="With --all: those that are ready, delayed, leased or blocked instead.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to. Otherwise standard output.",
+)
+@url_option
+def export(
+    queue: str,
+    ids: tuple[str, ...],
+    whole: bool,
+    state: str | None,
+    output: Path | None,
+    url: str | None,
+) -> None:
+    """Write jobs as lines of JSON: with body, headers, counters, note, history and times.
+
+    Those of the given ids, live or archived, or all that are archived. Nothing is changed in the
+    store. The body stands there as the JSON that it is, or in body64 if it is none. A file is
+    there when it is complete.
+
+    \b
+    Exit codes:
+      0  all were written
+      1  some ids were not found; the others were written
+      2  wrong use
+      3  the store does not answer, or refuses
+    """
+    if whole == bool(ids):
+        raise WrongUse("say which: ids, or --all" if not whole else "give ids or --all, not both")
+    if state is not None and not whole:
+        raise WrongUse("--state goes with --all: an id is found in whatever state it is")
+    chosen = State.ARCHIVED if state is None else State(state)
+    missing: list[str] = []
+
+    async def write(store: Store) -> int:
+        count = 0
+        found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
+        async for stored in found:
+            out.write(export_line(queue, stored) + b"\n")
+            count += 1
+        return count
+
+    with _written(output) as out:
+        count = ask(url, write)
+        out.flush()
+    if output is not None:
+        click.echo(f"{count} jobs written to {output}", err=True)
+    for id in missing:
+        click.echo(f"not found: {id}", err=True)
+    raise SystemExit(1 if missing else 0)
+
+
+@archive.command(
+    "import",
+    short_help="Take exported jobs into a store.",
+    epilog=examples(
+        "bee archive import archive.ndjson --url postgresql://localhost/shop",
+        "bee archive import archive.ndjson --dry-run",
+    ),
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--queue", metavar="QUEUE", help="Into this one. Otherwise where they were.")
+@click.option("--dry-run", is_flag=True, help="Check only, and take in nothing.")
+@url_option
+def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> None:
+    """Take exported jobs into a store, with all they have: counters, note, history, times.
+
+    Archived ones go into the archive, others wait as they did. The whole file is checked first.
+    What is there already is left alone, so it may be done again: a live job whose id is live there,
+    or an archived one that was sent and archived at the same moments.
+
+    \b
+    Exit codes:
+      0  all were taken in, or could be
+      1  some were there already
+      2  wrong use: not an export, or jobs that somebody holds
+      3  the store does not answer, or refuses
+    """
+    jobs = _read(file, queue)
+    if dry_run:
+        click.echo(f"{len(jobs)} jobs: fine, nothing was taken in")
+        return
+
+    async def adopt(store: Store) -> int:
+        refused = 0
+        for name, batch in _batches(jobs):
+            refused += len(await store.adopt(name, batch))
+        return refused
+
+    refused = ask(url, adopt)
+    there = f", {refused} were there already" if refused else ""
+    click.echo(f"{len(jobs) - refused} jobs taken in{there}")
+    raise SystemExit(1 if refused else 0)
+
+
+def _read(file: Path, queue: str | None) -> list[tuple[str, Stored]]:
+    """Each job with its queue, or wrong use, before anything is changed."""
+    found: list[tuple[str, Stored]] = []
+    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            exported = import_line(line)
+            name = check_queue(exported.queue if queue is None else queue)
+        except InvalidInput as error:
+            raise WrongUse(f"{file}, line {number}: {error}") from error
+        if exported.leased_until is not None or exported.state in (State.LEASED, State.BLOCKED):
+            raise WrongUse(
+                f"{file}, line {number}: {exported.id} was held, and may have ended since. "
+                "Leave out the line, or export it when nobody holds it"
+            )
+        found.append((name, _checked(exported, f"{file}, line {number}")))
+    return found
+
+
+def _checked(exported: Exported, where: str) -> Stored:
+    try:
+        check_adopted([exported.stored], NO_REPORTS, 0)
+    except InvalidInput as error:
+        raise WrongUse(f"{where}: {error}") from error
+    return exported.stored
+
+
+def _batches(jobs: list[tuple[str, Stored]]) -> Iterator[tuple[str, list[Stored]]]:
+    """Those of one queue together. Of the archive the oldest first, which an export has last."""
+    for name in dict.fromkeys(name for name, _ in jobs):
+        every = [stored for queue, stored in jobs if queue == name]
+        live = [stored for stored in every if stored.state is not State.ARCHIVED]
+        archived = [stored for stored in every if stored.state is State.ARCHIVED]
+        for start in range(0, len(live), _PAGE):
+            yield name, live[start : start + _PAGE]
+        for end in range(len(archived), 0, -_PAGE):
+            yield name, archived[max(0, end - _PAGE) : end]
+
+
+async def _all(store: Store, queue: str, state: State) -> AsyncIterator[Stored]:
+    after: str | None = None
+    while True:
+        page = await store.scan(queue, state, after=after, limit=_PAGE)
+        for stored in page.items:
+            yield stored
+        if (after := page.after) is None:
+            return
+
+
+async def _some(
+    store: Store, queue: str, ids: Sequence[str], missing: list[str]
+) -> AsyncIterator[Stored]:
+    for id in ids:
+        stored = await store.get(queue, id)
+        if stored is None:
+            missing.append(id)
+        else:
+            yield stored
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[BinaryIO]:
+    """Where to write. A file takes its place at the end, and only then."""
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    part = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with part.open("xb") as out:
+            yield out
+        part.replace(output)
+    except OSError as error:
+        raise WrongUse(f"{output} cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()

@@ -1,0 +1,168 @@
+"""Sending what was written down: one job, a file that is checked first, a pipe as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from bee_core.cli.asking import CannotAsk
+from bee_core.cli.lines import BadLine, Reader
+from bee_core.cli.loading import WrongUse
+from bee_core.cli.streams import Answers, Progress, batches
+from bee_core.errors import BeeError, BrokerError
+from bee_core.hive import Hive
+from bee_core.hive_queue import HiveQueue
+from bee_core.message import Draft
+
+_BATCH = 500
+_MOST_SHOWN = 10
+"""As many bad lines of a file are shown."""
+
+
+class Sending:
+    """One command's worth of jobs for a queue.
+
+    With `dry_run` they are checked and not sent. Their ids are printed, but for many in a terminal,
+    where they would only hide how far it is.
+    """
+
+    def __init__(
+        self, hive: Hive, queue: HiveQueue[Any], reader: Reader, *, dry_run: bool, as_json: bool
+    ) -> None:
+        self._hive = hive
+        self._queue = queue
+        self._reader = reader
+        self._dry_run = dry_run
+        self._as_json = as_json
+        self._answers = Answers()
+        self._quiet = False
+        self._count = 0
+        """Jobs that are sent, or would be."""
+        self._line = 0
+
+    def one(self, text: str) -> None:
+        """A job from the command line."""
+        try:
+            draft = self._reader.draft(text.encode("utf-8", "surrogateescape"))
+        except BadLine as error:
+            raise WrongUse(str(error)) from error
+        asyncio.run(self._one(draft))
+        self._conclude()
+
+    def file(self, path: Path) -> None:
+        """A file: all of it, or nothing if a line is bad."""
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # it can be read once only
+            with path.open("rb") as stream:
+                self.stream(stream)
+            return
+        with path.open("rb") as stream:
+            asyncio.run(self._check(stream))
+        with path.open("rb") as stream:
+            self.stream(stream, length=status.st_size)
+
+    def stream(self, stream: BinaryIO, length: int | None = None) -> None:
+        """Whatever comes, up to the first bad line."""
+        self._quiet = sys.stdout.isatty() and not self._as_json
+        progress = Progress(length, verb="checked" if self._dry_run else "sent")
+        try:
+            asyncio.run(self._stream(stream, progress))
+        except KeyboardInterrupt:
+            self._stop("interrupted", None)
+        finally:
+            progress.clear()
+        self._conclude()
+
+    async def _check(self, stream: BinaryIO) -> None:
+        """Raise if a line is bad, having shown it."""
+        shown: list[str] = []
+        number = jobs = bad = 0
+        async for lines in batches(stream):
+            for line in lines:
+                number += 1
+                if line.strip():
+                    jobs += 1
+                    try:
+                        self._reader.draft(line)
+                    except BadLine as error:
+                        bad += 1
+                        if bad <= _MOST_SHOWN:
+                            shown.append(f"line {number}: {error}")
+        if bad:
+            shown += [f"and {bad - _MOST_SHOWN} more"] if bad > _MOST_SHOWN else []
+            click.echo("\n".join(shown), err=True)
+            raise WrongUse(f"{bad} of {jobs} jobs are bad, so none was sent")
+
+    async def _stream(self, stream: BinaryIO, progress: Progress) -> None:
+        async with self._hive:
+            async for lines in batches(stream):
+                await self._send_lines(lines)
+                progress.show(self._count, sum(map(len, lines)) + len(lines))
+
+    async def _send_lines(self, lines: list[bytes]) -> None:
+        drafts: list[Draft] = []
+        for line in lines:
+            self._line += 1
+            if line.strip():
+                try:
+                    drafts.append(self._reader.draft(line))
+                except BadLine as error:
+                    await self._send(drafts)  # what comes before it is good
+                    self._stop(f"line {self._line}: {error}", error)
+            if len(drafts) == _BATCH:
+                await self._send(drafts)
+                drafts = []
+        await self._send(drafts)
+
+    async def _one(self, draft: Draft) -> None:
+        async with self._hive:
+            await self._tell([draft] if self._dry_run else [], [draft])
+
+    async def _send(self, drafts: list[Draft]) -> None:
+        try:
+            await self._tell(drafts if self._dry_run else [], drafts)
+        except BeeError as error:
+            self._stop(str(error), error)
+
+    async def _tell(self, checked: list[Draft], drafts: list[Draft]) -> None:
+        """Send them, unless they were to be checked only, and say what became of each."""
+        tickets = [] if checked else await self._queue.send_many(drafts)
+        self._count += len(drafts)
+        for draft in checked:
+            if self._as_json:
+                self._answers.say(_json({"id": draft.id, "sent": None}))
+        for ticket in tickets:
+            if self._as_json:
+                self._answers.say(_json({"id": ticket.id, "sent": ticket.sent.value}))
+            elif not self._quiet:
+                self._answers.say(ticket.id)
+
+    def _stop(self, problem: str, error: BeeError | None) -> None:
+        """End it, and say how far it has come."""
+        sent = 0 if self._dry_run else self._count
+        jobs = "1 job was" if sent == 1 else f"{sent} jobs were"
+        text = f"{problem.rstrip('.')}. {jobs if sent else 'Nothing was'} sent"
+        if not isinstance(error, BadLine) and not self._dry_run:
+            text += " for certain; of the next ones it is not known"
+        if isinstance(error, BrokerError):
+            raise CannotAsk(text) from error
+        if isinstance(error, BadLine) and not sent:
+            raise WrongUse(text) from error
+        raise click.ClickException(text) from error
+
+    def _conclude(self) -> None:
+        if self._as_json or not (self._quiet or self._dry_run):
+            return
+        jobs = "1 job" if self._count == 1 else f"{self._count} jobs"
+        done = "fine, nothing was sent" if self._dry_run else f"sent to {self._queue.name}"
+        self._answers.say(f"{jobs}: {done}")
+
+
+def _json(value: dict[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()
