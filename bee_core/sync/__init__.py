@@ -38,9 +38,9 @@ def connect(url: str) -> Store:
     return Store(_registry.connect(url))
 
 
-def explain(store: Store, queue: str, id: str) -> Explanation:
+def explain(broker: Store, queue: str, id: str) -> Explanation:
     """Why a job is not running, or who runs it, and what has happened to it."""
-    return finish(_explain(blocking(store), queue, id))
+    return finish(_explain(blocking(broker), queue, id))
 
 
 @overload

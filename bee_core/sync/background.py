@@ -15,7 +15,7 @@ import atexit
 import os
 import selectors
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary, finalize
@@ -70,14 +70,14 @@ class Background:
         self._loop = asyncio.SelectorEventLoop(self._selector)
         self._lock = threading.Lock()
         self._clones: WeakKeyDictionary[Store, Store] = WeakKeyDictionary()
-        self._calls: set[_Call[Any]] = set()
-        self._closed = False
+        self._tasks: set[asyncio.Task[None]] = set()  # which a loop does not hold on to
+        self.closed = False
         self._thread = threading.Thread(target=self._run, name="bee:sync", daemon=True)
         self._thread.start()
 
     def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run it in the loop and wait for it."""
-        call = _Call(work, self._calls)
+        call = _Call(work, self)
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.ended.acquire()
@@ -104,9 +104,9 @@ class Background:
 
     def close(self) -> None:
         """Close the connections and end the thread. What does not end in time is left behind."""
-        self._closed = True
+        self.closed = True
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
+            self._loop.call_soon_threadsafe(self._start, self._end)
         self._thread.join(_PATIENCE)
 
     def abandon(self) -> None:
@@ -115,30 +115,32 @@ class Background:
         The two share what the selector is made of: to unregister a socket in the child, as a
         destructor may, would make the parent deaf to it.
         """
-        self._closed = True
+        self.closed = True
         self._inherited = list(self._clones.values())
         self._selector.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while not self._closed:
+        while not self.closed:
             with suppress(SystemExit, KeyboardInterrupt):  # of one task: it is not over for all
                 self._loop.run_forever()
-        for call in list(self._calls):
-            call.refuse()
         self._loop.close()
 
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self._loop.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _end(self) -> None:
-        for call in list(self._calls):
-            call.cancel()
-        with self._lock:
-            clones = list(self._clones.values())
-        closing = [asyncio.ensure_future(clone.aclose()) for clone in clones]
-        if closing:
-            await asyncio.wait(closing, timeout=_PATIENCE / 2)
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        # Only daemon threads can still wait for an answer, and they end with the process.
+        here = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not here]
+        for task in left:
             task.cancel()
-        await asyncio.sleep(0)
+        with self._lock:
+            left += [asyncio.ensure_future(clone.aclose()) for clone in self._clones.values()]
+        if left:
+            await asyncio.wait(left, timeout=_PATIENCE / 2)
         self._loop.stop()
 
     def _let_go(self, clone: Store) -> None:
@@ -149,18 +151,18 @@ class Background:
                 await clone.aclose()
 
         with suppress(RuntimeError):
-            if not self._closed:
-                self._loop.call_soon_threadsafe(lambda: self._loop.create_task(close()))
+            if not self.closed:
+                self._loop.call_soon_threadsafe(self._start, close)
 
 
 class _Call(Generic[T]):
     """One call, from when it is asked for until somebody has its result."""
 
-    __slots__ = ("_calls", "_error", "_result", "_task", "_work", "ended")
+    __slots__ = ("_background", "_error", "_result", "_task", "_work", "ended")
 
-    def __init__(self, work: Callable[[], Awaitable[T]], calls: set[_Call[Any]]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[T]], background: Background) -> None:
         self._work = work
-        self._calls = calls
+        self._background = background
         self._task: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._error: BaseException | None = None
@@ -168,7 +170,6 @@ class _Call(Generic[T]):
         self.ended.acquire()
 
     def start(self) -> None:
-        self._calls.add(self)
         self._task = asyncio.get_running_loop().create_task(self._wait())
         self._task.add_done_callback(self._done)
 
@@ -178,12 +179,6 @@ class _Call(Generic[T]):
             self.ended.release()
         else:
             self._task.cancel()
-
-    def refuse(self) -> None:
-        """The loop has ended before it has."""
-        self._calls.discard(self)
-        self._error = BrokerClosed("the process ends, and with it what runs in the background")
-        self.ended.release()
 
     def result(self) -> T:
         if self._error is None:
@@ -197,20 +192,19 @@ class _Call(Generic[T]):
         return await self._work()
 
     def _done(self, task: asyncio.Task[T]) -> None:
-        if self not in self._calls:
-            return
-        self._calls.discard(self)
         if task.cancelled():
-            self._error = BrokerClosed("the call was cancelled: does the process end?")
+            self._error = BrokerClosed("the call was cancelled")
         else:
             self._error = task.exception()
             if self._error is None:
                 self._result = task.result()
-        self.ended.release()
+        if not self._background.closed:
+            self.ended.release()
 
 
 _starting = threading.Lock()
 _current: Background | None = None
+_ended = False
 _abandoned: list[Background] = []
 """Of the parent processes. Kept for ever, so that no destructor touches what is in them."""
 
@@ -222,6 +216,11 @@ def _background() -> Background:
         with _starting:
             found = _current
             if found is None:
+                if _ended:  # a thread that is started now would never be told to end
+                    raise BrokerClosed(
+                        "the program ends, and its connections are closed: what sends at exit has "
+                        "to be registered after the import of bee_core.sync"
+                    )
                 found = _current = Background()
     return found
 
@@ -238,7 +237,8 @@ def _begin_anew() -> None:
 
 @atexit.register
 def _end() -> None:
-    global _current
+    global _current, _ended
+    _ended = True
     background, _current = _current, None
     if background is not None:
         background.close()

@@ -170,7 +170,8 @@ class Hive:
 
     def close(self) -> None:
         """Close the connections. The hive may be used again afterwards."""
-        disconnect(self.inner.broker)
+        if (broker := self.inner._broker) is not None:  # else nobody has used it
+            disconnect(broker)
 
     def __enter__(self) -> Self:
         return self
