@@ -6,6 +6,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+PLUGINS = ["-p", "bee_core.testing.plugin", "-p", "pytest_asyncio.plugin"]
 SHOP = """
 import bee_core as bee
 
@@ -48,6 +49,7 @@ async def test_unmarked(bee_hive):
 @pytest.fixture
 def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("BEE_URL", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # it takes longer than the tests
     pytester.makepyfile(shop=SHOP)
     pytester.makeini("[pytest]\nasyncio_mode = auto\naddopts = --strict-markers --strict-config\n")
     return pytester
@@ -55,7 +57,7 @@ def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 
 def test_of(shop: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
     shop.makepyfile(test_shop=TESTS + text)
-    return shop.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", *arguments)
+    return shop.runpytest_subprocess(*PLUGINS, *arguments)
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]
@@ -161,7 +163,9 @@ def test_a_wrong_setting_is_told_in_a_sentence(shop: pytest.Pytester) -> None:
 
 
 def test_the_marker_is_listed(shop: pytest.Pytester) -> None:
-    shop.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.bee(runs): *"])
+    shop.runpytest_subprocess(*PLUGINS, "--markers").stdout.fnmatch_lines(
+        ["@pytest.mark.bee(runs): *"]
+    )
 
 
 PLAIN = """
@@ -192,10 +196,13 @@ def test_the_fixtures_need_no_mode_of_pytest_asyncio(shop: pytest.Pytester) -> N
     shop.makeini("[pytest]\nasyncio_mode = strict\n")
     shop.makepyfile(test_shop=PLAIN)
 
-    shop.runpytest_subprocess("-p", "no:xdist").assert_outcomes(passed=2)
+    shop.runpytest_subprocess(*PLUGINS).assert_outcomes(passed=2)
 
 
-def test_the_fixtures_need_no_pytest_asyncio_at_all(shop: pytest.Pytester) -> None:
+def test_the_fixtures_are_there_without_a_word_and_need_no_pytest_asyncio(
+    shop: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     shop.makeini("[pytest]\n")
     shop.makepyfile(test_shop=PLAIN.partition("@pytest.mark.asyncio")[0])
 
