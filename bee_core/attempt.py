@@ -40,10 +40,9 @@ from bee_core.parent import ChildDied
 from bee_core.processes import Processes
 from bee_core.stacks import stack_of_task
 from bee_core.strategy import Repeat, Rules
+from bee_core.text import storable
 from bee_core.threads import Raised, Threads
 
-DETAIL = 8 * 1024
-"""How much of an error is kept with its message, in characters."""
 _CHAIN, _MEMBERS, _DEPTH = 5, 5, 3
 """How much of an error is looked at: causes, members of a group, groups within groups."""
 
@@ -221,15 +220,15 @@ def note_of(outcome: Outcome) -> Note:
             return Note("failed", describe(error))
         case TimedOut(after=after, where=where):
             at = f", at\n{where}" if where else ""
-            return Note("timed_out", printable(f"stopped after {after:g} s{at}"))
+            return Note("timed_out", storable(f"stopped after {after:g} s{at}"))
         case Stalled(detail=detail):
             return Note("stalled", detail or "its lease ran out")
         case Interrupted():
             return Note("interrupted", "its worker was shut down")
         case Malformed(problem=problem):
-            return Note("malformed", printable(problem))
+            return Note("malformed", storable(problem))
         case Unknown(problem=problem):
-            return Note("unknown", printable(problem))
+            return Note("unknown", storable(problem))
         case Ruled(disposition=disposition):
             return Note("ruled", repr(disposition))
         case _:
@@ -239,7 +238,7 @@ def note_of(outcome: Outcome) -> Note:
 def describe(error: BaseException) -> str:
     """The error as text of bounded size, whatever its own methods do."""
     try:
-        return printable("".join(_lines(error, depth=0)))
+        return storable("".join(_lines(error, depth=0)))
     except BaseException as worse:  # its __str__ raised, or worse
         return f"{type(error).__name__} (and its text cannot be had: {type(worse).__name__})"
 
@@ -259,10 +258,3 @@ def _lines(error: BaseException, depth: int) -> Iterator[str]:
         yield f"{type(one).__name__}: {one}\n"
         for member in one.exceptions[:_MEMBERS] if depth < _DEPTH else ():
             yield from _lines(member, depth + 1)
-
-
-def printable(text: str) -> str:
-    """Text that every store can hold: bounded (its end matters most), no NUL, no surrogates."""
-    if len(text) > DETAIL:
-        text = "..." + text[-DETAIL:]
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

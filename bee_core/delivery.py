@@ -31,6 +31,7 @@ from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease
 from bee_core.processes import Processes
 from bee_core.results import Result, reader
 from bee_core.strategy import Policy
+from bee_core.text import on_one_line
 from bee_core.tracing import traced_drafts
 
 if TYPE_CHECKING:
@@ -188,8 +189,7 @@ class Delivery(Generic[J]):
         the last word about a second later, if the job has not ended by then.
         """
         if isinstance(done, str):
-            text = done if done.isprintable() else _on_one_line(done)
-            self.said = text[:LONGEST_PROGRESS] or "-"
+            self.said = on_one_line(done, LONGEST_PROGRESS) or "-"
         elif isinstance(done, int | float):
             self.said = (f"{done:.0%}" if 0 <= done <= 1 else f"{done:g}")[:LONGEST_PROGRESS]
         else:
@@ -245,11 +245,6 @@ class Delivery(Generic[J]):
         is killed with it, unless that made a session or process group of its own.
         """
         return await self._processes.run(function, *args)
-
-
-def _on_one_line(text: str) -> str:
-    """Text that every store and every screen can show."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _is_in_a_loop() -> bool:

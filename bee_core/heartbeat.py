@@ -18,13 +18,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from bee_core.attempt import Attempt, LostLease, printable
+from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker
 from bee_core.checks import LONGEST_REMARK
 from bee_core.clock import Clock, finish
 from bee_core.errors import BrokerUnavailable
 from bee_core.message import Receipt
 from bee_core.stacks import stack_of_thread
+from bee_core.text import storable
 from bee_core.trouble import own_cancellation
 
 _CLOSING = 5.0
@@ -314,7 +315,7 @@ class Heartbeat:
             culprit = next((a for a in held if a.task is task and task is not None), None)
             if culprit is not None:
                 said = "it blocks the event loop, at\n"
-                culprit.remark = said + printable(stack)[len(said) - LONGEST_REMARK :]
+                culprit.remark = said + storable(stack)[len(said) - LONGEST_REMARK :]
             self._on_blocked(culprit, stack)
         self._unanswered += 1
         self._tell(self._answer)

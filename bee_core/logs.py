@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from bee_core.errors import InvalidOption
+from bee_core.text import escaped
 
 LONGEST_ERROR = 200
 """How much of an error's text stands on the line itself, in characters."""
@@ -173,13 +174,6 @@ def shown(value: object) -> str:
     if text and text.isprintable() and not any(c in text for c in ' "=\\'):
         return text
     return escaped(json.dumps(text, ensure_ascii=False))
-
-
-def escaped(text: str) -> str:
-    """Text on one line: what is not printable is shown as Python would write it."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _own(record: logging.LogRecord) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from unicodedata import category
 
-from bee_core.attempt import Attempt, describe, note_of, printable
+from bee_core.attempt import Attempt, describe, note_of
 from bee_core.checks import LONGEST_SUMMARY
 from bee_core.codec import encode_value
 from bee_core.decide import decide
@@ -16,6 +15,7 @@ from bee_core.logs import error_line
 from bee_core.message import ZERO, Counters, Draft, Note, Settlement
 from bee_core.outcome import Failed, Interrupted, Outcome, Ruled, Stalled, Succeeded
 from bee_core.strategy import Rules
+from bee_core.text import on_one_line, storable
 
 
 def settlement_for(
@@ -57,8 +57,7 @@ def settlement_for(
 def _summary(outcome: Outcome, note: Note) -> str:
     """The note in one short line."""
     text = error_line(outcome.error) if isinstance(outcome, Failed) else note.detail
-    line = text.strip().partition("\n")[0][:LONGEST_SUMMARY]
-    return "".join(" " if category(letter) in ("Cc", "Cs") else letter for letter in line)
+    return on_one_line(text.strip().partition("\n")[0], LONGEST_SUMMARY)
 
 
 def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
@@ -67,9 +66,9 @@ def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
         result = encode_value(outcome.result)
     except InvalidPayload as error:
         kind = type(outcome.result).__name__
-        return b"", Note("succeeded", printable(f"its result, a {kind}: {error}"))
+        return b"", Note("succeeded", storable(f"its result, a {kind}: {error}"))
     except BaseException as error:  # whatever a value of the user's does while it is looked at
-        return b"", Note("succeeded", printable(f"its result: {describe(error)}"))
+        return b"", Note("succeeded", storable(f"its result: {describe(error)}"))
     if len(result) > max_bytes:
         size = f"its result has {len(result)} bytes; the queue takes at most {max_bytes}"
         return b"", Note("succeeded", size)

@@ -6,23 +6,36 @@ import ast
 import asyncio
 import inspect
 import io
+import re
+import sys
 import types
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from .markdown import Block, blocks
+
+FILE = re.compile(r"# ([a-z0-9_]+)\.py\n")
 
 
 def run_page(page: Path, module: types.ModuleType, fixture: Callable[[str], object]) -> None:
     """Run every Python block, and every test that one defines. What it shows must be printed.
 
-    A block may `await` at its top level, as in `python -m asyncio`.
+    A block may `await` at its top level, as in `python -m asyncio`. One that begins with the name
+    of a file, `# hello.py`, can be imported by those below it.
     """
+    with patch.dict(sys.modules):
+        _run_blocks(page, module, fixture)
+
+
+def _run_blocks(page: Path, module: types.ModuleType, fixture: Callable[[str], object]) -> None:
     for block in blocks(page):
         if block.language == "python":
+            if file := FILE.match(block.text):
+                sys.modules[file[1]] = module
             before = dict(vars(module))
             printed = _run_block(page, block, vars(module))
             if block.shows is not None:

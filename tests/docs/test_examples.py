@@ -21,7 +21,6 @@ EXAMPLES = ROOT / "examples"
 PRINTS = {
     "hello": """\
 hello Ada
-x.png at 200, attempt 1
 """,
     "fan_out": """\
 attempt 1 fails after asking for 4 jobs: none is sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import typing
 from collections.abc import Iterable
@@ -9,9 +10,10 @@ from collections.abc import Iterable
 import pytest
 
 import bee_core as bee
-from bee_core import attempt, checks, codec, message, queue, schedule, stored
+from bee_core import checks, codec, message, queue, schedule, stored
 from bee_core.decide import UNKNOWN
 from bee_core.handlers import FAILURE_RULES
+from bee_core.text import DETAIL
 
 from .markdown import ROOT, sections, tables
 
@@ -151,7 +153,7 @@ def test_the_limits_are_as_printed() -> None:
         for limit in (
             queue.MAX_BYTES,
             checks.MOST_HEADER_BYTES,
-            attempt.DETAIL,
+            DETAIL,
             len(longest),
             schedule.LONGEST_NAME,
             checks.LONGEST_PROGRESS,
@@ -167,3 +169,15 @@ def test_the_limits_are_as_printed() -> None:
 
 def values(cells: Iterable[str]) -> list[object]:
     return [value(cell) for cell in cells]
+
+
+def test_the_python_reference_is_up_to_date() -> None:
+    path = ROOT / "docs" / "make_reference.py"
+    specification = importlib.util.spec_from_file_location("make_reference", path)
+    assert specification is not None
+    assert specification.loader is not None
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+
+    written = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    assert script.reference() == written, "run: python docs/make_reference.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -174,7 +175,7 @@ def test_the_page_lists_every_metric(observe: PrometheusObserver, scrape: Scrape
 
     for event in ONE_OF_EACH:
         observe(event)
-    page = sections(ROOT / "docs" / "production" / "observability.md")
+    page = sections(ROOT / "docs" / "reference" / "metrics.md")
     listed = {row[0].strip("`") for row in tables(page["Metrics"])} - {"metric"}
 
     shown = {name.removesuffix("_bucket") for name in scrape.names()}
@@ -188,6 +189,24 @@ def test_the_page_lists_every_metric(observe: PrometheusObserver, scrape: Scrape
         "bee_queue_paused",
         "bee_queue_looks_failed_total",
     } == queue
+
+
+def test_the_page_says_of_what_kind_they_are_and_what_labels_they_have(
+    observe: PrometheusObserver, scrape: Scrapes
+) -> None:
+    from tests.docs.markdown import ROOT, sections, tables
+
+    for event in ONE_OF_EACH:
+        observe(event)
+    page = sections(ROOT / "docs" / "reference" / "metrics.md")
+    rows = {row[0].strip("`"): row[1:3] for row in tables(page["Metrics"])}
+
+    for family in scrape.registry.collect():
+        kind, labels = rows[family.name + "_total" * (family.type == "counter")]
+        has = {name for sample in family.samples for name in sample.labels} - {"le"}
+        named = set(re.findall(r"`(\w+)`", labels.replace("no `queue`", "")))
+        assert family.type == kind
+        assert has == named | ({"queue"} if "no `queue`" not in labels else set())
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)

@@ -13,8 +13,8 @@ from contextlib import suppress
 import pytest
 
 import bee_core as bee
-from bee_core.attempt import DETAIL
 from bee_core.testing import HiveUnderTest
+from bee_core.text import DETAIL
 
 from .support import STEADY, Jobs, Work, at_work, counted, settled, until
 

@@ -1,0 +1,1 @@
+"""What a stranger does in the first minutes, done with the wheel, outside of the repository."""
