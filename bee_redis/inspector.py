@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from bee_core.adoption import Batch, batches, check_adopted, check_expelled
 from bee_core.broker import Inspector
-from bee_core.checks import check_id, check_ids, check_whole
+from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
+from bee_core.message import NO_REPORTS, Report
 from bee_core.stored import Holder, Page, QueueStats, State, Stored
+from bee_redis.adopting import adoption_arguments, seen
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session
@@ -30,7 +33,7 @@ class RedisInspector(Session, Inspector):
 
     async def stats(self, queue: str) -> QueueStats:
         reply = await self._run("stats", queue)
-        ready, delayed, leased, waiting, paused, oldest, created, *reasons = reply
+        ready, delayed, leased, waiting, paused, oldest, created, token, *reasons = reply
         return QueueStats(
             ready=ready,
             delayed=delayed,
@@ -40,6 +43,7 @@ class RedisInspector(Session, Inspector):
             oldest_due=int(oldest) / 1_000_000 if oldest else None,
             paused=bool(paused),
             created=int(created),
+            token=int(token),
         )
 
     async def get(self, queue: str, id: str) -> Stored | None:
@@ -110,6 +114,34 @@ class RedisInspector(Session, Inspector):
 
     async def resume(self, queue: str) -> None:
         await self._run("resume", queue)
+
+    async def adopt(
+        self,
+        queue: str,
+        messages: Sequence[Stored],
+        *,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
+        beyond: int = 0,
+    ) -> Sequence[Stored]:
+        check_adopted(messages, reports, beyond)
+        check_queue(queue)
+        self._check_usable()
+        todo = batches(messages, reports) or ([Batch([], {})] if beyond else [])
+        left: list[int] = []
+        for batch in todo:
+            arguments = adoption_arguments([messages[n] for n in batch.positions], batch.reports)
+            with part_done(batch is not todo[0]):
+                taken = await self._store("adopt", queue, beyond, *arguments)
+            left += (n for n, how in zip(batch.positions, taken, strict=True) if how != ord("t"))
+        return [messages[n] for n in sorted(left)]
+
+    async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        check_expelled(messages)
+        todo = [batch.positions for batch in batches(messages)]
+        pages = [[part for n in positions for part in seen(messages[n])] for positions in todo]
+        replies = await self._run_pages("expel", queue, pages)
+        left = [todo[page][index] for page, reply in enumerate(replies) for index in reply]
+        return [messages[n] for n in sorted(left)]
 
     async def workers(self, queue: str) -> Sequence[Holder]:
         ends: dict[str, list[float]] = {}
