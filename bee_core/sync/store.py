@@ -13,7 +13,17 @@ from bee_core.broker import NOTHING
 from bee_core.clock import Alarm, Clock
 from bee_core.disposition import Terminal
 from bee_core.errors import BrokerClosed
-from bee_core.message import THROTTLE, Draft, Lease, Receipt, Report, Sent, Settlement, Throttle
+from bee_core.message import (
+    NO_REPORTS,
+    THROTTLE,
+    Draft,
+    Lease,
+    Receipt,
+    Report,
+    Sent,
+    Settlement,
+    Throttle,
+)
 from bee_core.stored import Holder, Page, QueueStats, State, Stored
 from bee_core.sync.background import call, check_may_block, connected, disconnect
 
@@ -119,6 +129,19 @@ class Store:
 
     def workers(self, queue: str) -> Sequence[Holder]:
         return call(self._open().workers, queue)
+
+    def adopt(
+        self,
+        queue: str,
+        messages: Sequence[Stored],
+        *,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
+        beyond: int = 0,
+    ) -> Sequence[Stored]:
+        return call(self._open().adopt, queue, messages, reports=reports, beyond=beyond)
+
+    def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        return call(self._open().expel, queue, messages)
 
     def clone(self) -> Store:
         return Store(self.inner.clone())

@@ -80,6 +80,10 @@ def test_every_verb_of_a_store_can_be_called(url: str) -> None:
         assert store.stats("q").paused
         store.resume("q")
         store.wait("q", timeout=0.01)
+        assert [] == store.adopt("r", [stored])
+        moved = store.get("r", "a")
+        assert moved is not None
+        assert [] == store.expel("r", [moved])
         assert 0 == store.prune("q")
         assert 2 == store.purge("q")
         store.drop("q")
