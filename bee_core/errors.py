@@ -21,6 +21,7 @@
     ├── NoResult                the result that is asked for: nothing is known of it, or kept
     ├── ResultTimeout           the result that is asked for: not yet there (also a TimeoutError)
     ├── UnknownScheme           no broker for this URL; the message lists the known ones
+    ├── MustAwait               a call that blocks, where an event loop runs (also a RuntimeError)
     ├── NoHandler               a queue is to be worked, but nobody handles (some of) its jobs
     └── WorkerStuck             too many handlers ignore their cancellation: the process must go
 
@@ -165,6 +166,10 @@ class ResultTimeout(BeeError, TimeoutError):
 
 class UnknownScheme(BeeError):
     """No installed broker answers to this URL."""
+
+
+class MustAwait(BeeError, RuntimeError):
+    """A call that blocks was made in a thread that runs an event loop."""
 
 
 class NoHandler(BeeError):

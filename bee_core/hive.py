@@ -7,6 +7,7 @@ which it has connections; `run` and `working` are the times in which it works.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
@@ -70,6 +71,7 @@ class Hive:
         self._url = url = None if url is None else as_url(url)
         self._origin = broker
         self._broker: Store | None = None
+        self._making = threading.Lock()
         self._policy = check_policy(policy)
         self._concurrency = check_size(concurrency, "concurrency")
         self._sharing = Sharing(capacity)
@@ -128,11 +130,15 @@ class Hive:
     @property
     def broker(self) -> Store:
         """The broker, made when it is first asked for; it connects when it is first used."""
-        if self._broker is None:
-            if self._origin is None:
-                self._origin = connect(broker_url(self._url))
-            self._broker = self._origin.clone()
-        return self._broker
+        broker = self._broker
+        if broker is None:
+            with self._making:  # two threads that send first must not make two stores in memory
+                if self._origin is None:
+                    self._origin = connect(broker_url(self._url))
+                if self._broker is None:
+                    self._broker = self._origin.clone()
+                broker = self._broker
+        return broker
 
     async def aclose(self) -> None:
         """Close the connections. The hive may be used again afterwards, also in another loop."""

@@ -27,38 +27,10 @@ K = TypeVar("K")
 R = TypeVar("R")
 
 
-class HiveQueue(Queue[J]):
-    """A queue of a hive: send to it, and say who handles its jobs."""
+class Handled(Generic[J]):
+    """What a queue of a hive is told: who handles its jobs, and which to send by the clock."""
 
-    def __init__(
-        self,
-        broker: Callable[[], Broker],
-        name: str,
-        form: TypeForm[J],
-        *,
-        policy: Policy,
-        codec: Codec[J] | None,
-        max_bytes: int,
-        concurrency: int | Auto,
-        place: Place | None,
-        throttle: Throttle,
-        clock: Callable[[], Clock],
-        tracing: Tracing | None = None,
-    ) -> None:
-        super().__init__(
-            broker,
-            name,
-            form,
-            policy=policy,
-            codec=codec,
-            max_bytes=max_bytes,
-            clock=clock,
-            tracing=tracing,
-        )
-        self.concurrency = concurrency
-        self.place = place
-        self.throttle = check_throttle(throttle)
-        self.handlers: Handlers[J] = Handlers(self)
+    handlers: Handlers[J]
 
     @overload
     def handler(
@@ -137,6 +109,40 @@ class HiveQueue(Queue[J]):
         """Those that were declared here, by name."""
         found = (declared.schedule for declared in self.handlers.schedules.values())
         return {schedule.name: schedule for schedule in found}
+
+
+class HiveQueue(Queue[J], Handled[J]):
+    """A queue of a hive: send to it, and say who handles its jobs."""
+
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        name: str,
+        form: TypeForm[J],
+        *,
+        policy: Policy,
+        codec: Codec[J] | None,
+        max_bytes: int,
+        concurrency: int | Auto,
+        place: Place | None,
+        throttle: Throttle,
+        clock: Callable[[], Clock],
+        tracing: Tracing | None = None,
+    ) -> None:
+        super().__init__(
+            broker,
+            name,
+            form,
+            policy=policy,
+            codec=codec,
+            max_bytes=max_bytes,
+            clock=clock,
+            tracing=tracing,
+        )
+        self.concurrency = concurrency
+        self.place = place
+        self.throttle = check_throttle(throttle)
+        self.handlers: Handlers[J] = Handlers(self)
 
 
 class On(Generic[K, J]):

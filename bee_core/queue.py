@@ -78,6 +78,11 @@ class Queue(Generic[J]):
         """Where the messages are."""
         return self._broker() if callable(self._broker) else self._broker
 
+    @property
+    def clock(self) -> Clock:
+        """What it waits by."""
+        return self._clock() if callable(self._clock) else self._clock
+
     async def send(
         self,
         job: J,
@@ -202,10 +207,8 @@ class Queue(Generic[J]):
         Raises JobFailed if it did not succeed, ResultTimeout if it does not end in time, and
         NoResult at once if there is nothing to wait for.
         """
-        decoder = reader(type)
-        limit = seconds(timeout, "timeout")
-        clock = self._clock() if callable(self._clock) else self._clock
-        end = await await_end(self.broker, self.name, id, timeout=limit, clock=clock)
+        decoder, limit = reader(type), seconds(timeout, "timeout")
+        end = await await_end(self.broker, self.name, id, timeout=limit, clock=self.clock)
         return Result(end, decoder).value
 
     async def explain(self, id: str) -> Explanation:

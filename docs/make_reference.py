@@ -36,7 +36,7 @@ GROUPS = {
     "Brokers": "Broker Inspector Store Examined Draft Lease Receipt Settlement Codec JsonCodec",
     "Errors": (
         "BeeError InvalidInput InvalidName InvalidOption InvalidPayload PayloadTooLarge IdTaken "
-        "UnknownScheme NoHandler BrokerError BrokerUnavailable OutcomeUnknown BrokerFull "
+        "UnknownScheme NoHandler MustAwait BrokerError BrokerUnavailable OutcomeUnknown BrokerFull "
         "BrokerMisconfigured SchemaMissing SchemaMismatch BrokerClosed DecodeError UnknownJob "
         "PermanentError JobFailed NoResult ResultTimeout WorkerStuck"
     ),
@@ -54,8 +54,9 @@ Everything that `import bee_core as bee` offers, from its docstrings. This page 
 More is in modules of their own: [events](events.md) in `bee_core.events`, the reasons of
 [`explain`](../howto/explain.md) in `bee_core.explain`, [logs, metrics and
 traces](../production/observability.md) in `bee_core.logs`, `bee_core.prometheus` and
-`bee_core.opentelemetry`, [scaling](../howto/scaling.md) in `bee_core.scaling`, and what [tests of
-your handlers](../howto/test-your-handlers.md) need in `bee_core.testing`.
+`bee_core.opentelemetry`, [scaling](../howto/scaling.md) in `bee_core.scaling`, [the same names
+without await](../howto/sync.md) in `bee_core.sync`, and what [tests of your
+handlers](../howto/test-your-handlers.md) need in `bee_core.testing`.
 """
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -85,6 +86,7 @@ def reference() -> str:
 def definitions() -> dict[str, tuple[Node, str]]:
     """Where each name is defined, and the text that stands below it if that is no docstring."""
     window = ast.parse((ROOT / "bee_core" / "__init__.py").read_text(encoding="utf-8"))
+    offered = {a.name for n in window.body if isinstance(n, ast.ImportFrom) for a in n.names}
     found = {}
     for node in window.body:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -92,7 +94,19 @@ def definitions() -> dict[str, tuple[Node, str]]:
             body = ast.parse(file.read_text(encoding="utf-8")).body
             for alias in node.names:
                 found[alias.name] = _definition(alias.name, body)
+                if isinstance(kind := found[alias.name][0], ast.ClassDef):
+                    _take_in_bases(kind, body, offered)
     return found
+
+
+def _take_in_bases(kind: ast.ClassDef, body: list[ast.stmt], offered: set[str]) -> None:
+    """What a class has of a base beside it that is not offered itself is its own to a reader."""
+    for base in body:
+        if isinstance(base, ast.ClassDef) and base.name not in offered:
+            own = [b for b in kind.bases if ast.unparse(b).partition("[")[0] != base.name]
+            if len(own) < len(kind.bases):
+                kind.bases = own
+                kind.body += [member for member in base.body if isinstance(member, Function)]
 
 
 def _definition(name: str, body: list[ast.stmt]) -> tuple[Node, str]:

@@ -37,7 +37,7 @@ LAYERS = [
     ["held", "upkeep"],
     ["worker"],
     ["hive"],
-    ["service"],
+    ["service", "sync"],
     ["bee_core"],
     ["testing"],
     ["cli"],

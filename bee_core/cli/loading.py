@@ -15,6 +15,7 @@ from bee_core.broker import Store
 from bee_core.hive import Hive
 from bee_core.registry import backend
 from bee_core.service.exits import Exit
+from bee_core.sync import Hive as SyncHive
 
 
 class WrongUse(click.ClickException):
@@ -74,7 +75,13 @@ def _fail(name: str, error: BaseException) -> NoReturn:
 
 
 def _hives(module: ModuleType) -> dict[str, Hive]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, Hive)}
+    return {name: hive for name, value in vars(module).items() if (hive := _hive(value))}
+
+
+def _hive(value: object) -> Hive | None:
+    """A hive, also behind a view without await."""
+    value = value.inner if isinstance(value, SyncHive) else value
+    return value if isinstance(value, Hive) else None
 
 
 def _only_hive(module: ModuleType) -> Hive:
@@ -93,8 +100,8 @@ def _named_hive(module: ModuleType, attribute: str) -> Hive:
     found: object = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, Hive):
-        return found
+    if hive := _hive(found):
+        return hive
     hives = _hives(module)
     there = f"it has {_choices(module.__name__, hives)}" if hives else "it has no Hive at all"
     if found is None:

@@ -22,6 +22,7 @@ from bee_core.hive_queue import HiveQueue
 from bee_core.message import Counters, Note
 from bee_core.registry import backend
 from bee_core.stored import State, Stored
+from bee_core.testing.again import DeliveringAgain, Runs, check_runs
 from bee_core.testing.clock import ManualClock
 from bee_core.testing.faults import FaultyBroker
 from bee_core.ticks import message_id
@@ -141,15 +142,24 @@ class HiveUnderTest:
 
 @asynccontextmanager
 async def running(
-    hive: Hive, *, clock: ManualClock | None = None, start: bool = True, **options: Any
+    hive: Hive,
+    *,
+    clock: ManualClock | None = None,
+    start: bool = True,
+    runs: Runs = "once",
+    **options: Any,
 ) -> AsyncIterator[HiveUnderTest]:
     """Your hive, working on a memory broker and a clock that stands still until you move it.
 
-    `start=False` to send first and call `await bees.start()` yourself. Other options are those
-    of `Worker`. Sends through the hive's queues go to the memory broker meanwhile.
+    `start=False` to send first and call `await bees.start()` yourself. `runs="twice"` delivers
+    each job again when its handler has succeeded, `runs="killed"` kills its worker then. Other
+    options are those of `Worker`. Sends through the hive's queues go to the memory broker
+    meanwhile.
     """
     clock = ManualClock() if clock is None else clock
     store: Store = backend("memory")(clock=clock)
+    if check_runs(runs) != "once":
+        store = DeliveringAgain(store, runs)
     broker = FaultyBroker(store)
     bees = HiveUnderTest(hive, broker, clock)
     options = {"poll": 86_400.0, "observers": (bees.events.append,)} | options

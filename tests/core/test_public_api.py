@@ -26,6 +26,7 @@ MODULES = [
     "bee_core.prometheus",
     "bee_core.scaling",
     "bee_core.service.wire",
+    "bee_core.sync",
     "bee_core.testing",
     "bee_memory",
 ]

@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -57,7 +58,12 @@ def _run_block(page: Path, block: Block, namespace: dict[str, Any]) -> str:
 
 
 def _run_test(test: Callable[..., Any], fixture: Callable[[str], object]) -> None:
-    arguments = {name: fixture(name) for name in inspect.signature(test).parameters}
+    arguments: dict[str, Any] = {}
+    for name in inspect.signature(test).parameters:
+        arguments[name] = fixture(name)
+    for mark in getattr(test, "pytestmark", ()):  # which pytest would see to
+        if mark.name == "bee":
+            arguments["bee_hive"] = partial(arguments["bee_hive"], **mark.kwargs)
     if inspect.iscoroutinefunction(test):
         asyncio.run(test(**arguments))
     else:

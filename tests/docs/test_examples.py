@@ -14,6 +14,7 @@ from tests.servers import PgServer
 
 from .markdown import ROOT, blocks
 from .test_services import APPS
+from .test_workers import WITH_WORKERS
 
 EXAMPLES = ROOT / "examples"
 
@@ -96,7 +97,7 @@ def test_an_example_ends_by_itself_and_prints_what_it_did(
 
 
 def test_every_example_is_run() -> None:
-    assert {*PRINTS, *APPS} == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {*PRINTS, *APPS, *WITH_WORKERS} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 def test_hello_is_the_program_of_the_readme() -> None:

@@ -18,6 +18,7 @@ from .support import Service
 PROGRAMS = {
     "one": "import bee_core as bee\nhive = bee.Hive()\nagain = hive\nnumber = 5\n",
     "two": "import bee_core as bee\nfirst = bee.Hive()\nsecond = bee.Hive()\n",
+    "blocking": "from bee_core import sync\nhive = sync.Hive()\nview = sync.of(hive.inner)\n",
     "none": "import bee_core as bee\nnumber = 5\n",
     "broken": "def work():\n    return 1 / 0\n\nwork()\n",
     "typo": "def (:\n",
@@ -43,7 +44,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "target", ["one:hive", "one", "one:again", "two:second", "pack.jobs:App.hive"]
+    "target",
+    [
+        "one:hive",
+        "one",
+        "one:again",
+        "two:second",
+        "pack.jobs:App.hive",
+        "blocking",
+        "blocking:hive",
+    ],
 )
 def test_a_hive_is_found(here: Path, target: str) -> None:
     assert isinstance(load_hive(target), bee.Hive)

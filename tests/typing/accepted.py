@@ -12,13 +12,16 @@ from types import MappingProxyType, TracebackType
 from typing import Annotated, Any, Self, TypeAlias, assert_never, assert_type
 
 import msgspec
+import psycopg
 from prometheus_client import CollectorRegistry
 from typing_extensions import TypeAliasType
 
 import bee_core as bee
+from bee_core import sync
 from bee_core.opentelemetry import OpenTelemetry
 from bee_core.prometheus import PrometheusObserver
 from bee_memory import MemoryBroker
+from bee_pg import sending
 from bee_redis import RedisBroker
 
 # Jobs.
@@ -375,3 +378,46 @@ assert_type(texts, bee.Queue[SendEmail])
 
 count = PrometheusObserver(registry=CollectorRegistry(), prefix="shop", buckets=[1, 10.0])
 watched = bee.Hive(observers=[bee.log_events, count], tracing=OpenTelemetry())
+
+
+# Without await.
+
+blocking = sync.of(mail)
+assert_type(blocking, sync.HiveQueue[SendEmail | Resize])
+assert_type(sync.of(hive), sync.Hive)
+assert_type(sync.of(MemoryBroker()), sync.Store)
+assert_type(sync.of(texts), sync.Queue[SendEmail])
+sync_hive = sync.Hive(policy=bee.Policy(timeout=30), concurrency=4)
+sync_mail = sync_hive.queue("mail", Jobs)
+assert_type(sync_mail, sync.HiveQueue[SendEmail | Resize])
+
+
+@sync_mail.handler
+def handle_without_await(job: Jobs, delivery: bee.Delivery[Jobs]) -> str:
+    return delivery.id
+
+
+def send_without_await(connection: psycopg.Connection) -> None:
+    ticket = blocking.send(SendEmail("ada", "hi"), delay=60, id="x", if_taken=bee.Update(), key="k")
+    assert_type(ticket, bee.Ticket)
+    assert_type(
+        blocking.send_many([Resize("x"), blocking.draft(Resize("y"))]), Sequence[bee.Ticket]
+    )
+    assert_type(blocking.result(ticket.id, timeout=5), Any)
+    assert_type(blocking.result(ticket.id, type=int | None), int | None)
+    assert_type(blocking.group([Resize("x")], then=SendEmail("ada", "done")), bee.Group)
+    assert_type(blocking.cancel("x", to=bee.Delete()), AbstractSet[str])
+    assert_type(blocking.cancel_where(lambda job: isinstance(job, Resize)), Sequence[str])
+    assert_type(blocking.explain("x"), bee.Explanation)
+    assert_type(blocking.inner, bee.HiveQueue[SendEmail | Resize])
+    assert_type(sending(connection).send(blocking, Resize("x")), Sequence[bee.Ticket])
+    with sync.of(hive) as view, view.working() as working:
+        assert_type(working, sync.Hive)
+        view.run(until_empty=True)
+    with sync.connect("memory://") as store:
+        assert_type(store, sync.Store)
+        assert_type(sync.Queue(store, "mail", Jobs), sync.Queue[SendEmail | Resize])
+        leases = store.lease("mail", limit=1, duration=30, holder="me")
+        assert_type(leases, Sequence[bee.Lease])
+        assert_type(store.stats("mail").ready, int)
+        assert_type(sync.explain(store, "mail", "x"), bee.Explanation)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TypeAlias, assert_never
 
 import bee_core as bee
+from bee_core import sync
 from bee_memory import MemoryBroker
 
 
@@ -192,3 +193,26 @@ def forgets_a_disposition(disposition: bee.Disposition) -> None:
             pass
         case _:
             assert_never(disposition)  # error: arg-type
+
+
+# Without await.
+
+
+def send_without_await() -> None:
+    blocking = sync.of(mail)
+    blocking.send(Stranger("x"))  # error: arg-type
+    blocking.send(SendEmail("ada"), delay="5")  # error: arg-type
+    blocking.send(SendEmail("ada"), dealy=5)  # error: call-arg
+    blocking.send_many([SendEmail("ada"), Stranger("x")])  # error: list-item
+    blocking.group([SendEmail("ada")], then=Stranger("x"))  # error: arg-type
+    blocking.cancel("a", to=bee.Reschedule(5))  # error: arg-type
+    number: int = blocking.result("a", type=str)  # error: assignment
+    number.bit_length()
+    sync.of("mail")  # error: call-overload
+    sync.Queue(broker, "mail", Jobs)  # error: arg-type
+    sync.Hive(hive)  # error: arg-type
+    sync.connect("memory://").stats(5)  # error: arg-type
+
+
+async def awaits_what_blocks() -> None:
+    await sync.of(mail).send(SendEmail("ada"))  # error: misc
