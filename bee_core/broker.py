@@ -50,6 +50,7 @@ from bee_core.message import THROTTLE, Draft, Lease, Receipt, Report, Sent, Sett
 from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+UNTOLD: Mapping[str, Sequence[Report]] = MappingProxyType({})
 
 
 @runtime_checkable
@@ -293,6 +294,54 @@ class Inspector(Protocol):
 
     async def resume(self, queue: str) -> None:
         """End a pause and wake who waits. Idempotent."""
+        ...
+
+    async def adopt(
+        self,
+        queue: str,
+        messages: Sequence[Stored],
+        *,
+        reports: Mapping[str, Sequence[Report]] = UNTOLD,
+        beyond: int = 0,
+    ) -> Sequence[Stored]:
+        """Take in messages as another store showed them. Return those that were not taken in.
+
+        Ready, delayed and archived ones without a lease, not even one that ran out (InvalidOption
+        otherwise). Each keeps all it has: id, body, headers, priority, key, counters, note,
+        history, progress, who held it last, what it awaits and to whom it reports, and the times
+        when it was sent, is due and was archived. Only its incarnation and its sequence number are
+        new, and those are given out so that messages in the order of `scan` stay in it. A live one
+        counts as created; an archived one has neither begun nor ended here.
+
+        Not taken in, and nothing changes: a live one whose id is live here; an archived one that
+        is in the archive already (the same id, sent and archived at the same moments).
+
+        `reports` says, by id, what was reported to these messages, or to others that are here. It
+        is added as `settle` would: of each reporter the first counts, and only if a message of
+        that id is live and awaits reports, or is archived. One that awaits reports, and is taken
+        in, begins with none but these. The last one that it awaits makes it due, unless it was
+        delivered before: then it waits for something else.
+
+        No token that is given from now on is as low as `beyond`. So fencing tokens go on growing
+        when a queue moves; see `QueueStats.token`.
+
+        Atomic for each message, together with its reports. Wakes those who wait. It may be
+        repeated after OutcomeUnknown; but what has been taken in and has ended meanwhile would
+        come in again, so pause the queue before. BrokerFull if there is no room, like `send`.
+        """
+        ...
+
+    async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        """Delete exactly these, as they were seen. Return those that are not there like that.
+
+        Ready, delayed and archived messages without a lease, as with `adopt`. They are told by id
+        and incarnation. What was leased since, or changed (body, headers, priority, key, the time
+        it is due, counters), or has ended, is left alone and returned.
+
+        It is not an end: what is expelled reports to nobody and is not archived. What was reported
+        to it is forgotten as with `purge` and `prune`; its key goes on with the next.
+        May be repeated after OutcomeUnknown: what is gone already is returned.
+        """
         ...
 
     async def workers(self, queue: str) -> Sequence[Holder]:

@@ -142,23 +142,24 @@ def check_throttle(throttle: Throttle) -> Throttle:
 def check_progress(progress: Mapping[str, str]) -> None:
     """Raise InvalidPayload unless what is said of progress is short text, by id."""
     for id, text in progress.items():
-        _check_said(text, f"progress of {check_id(id)!r}", LONGEST_PROGRESS)
+        check_said(text, f"progress of {check_id(id)!r}", LONGEST_PROGRESS)
 
 
 def check_remarks(remarks: Mapping[str, str]) -> None:
     """Raise InvalidPayload unless remarks are text, by id."""
     for id, text in remarks.items():
-        _check_said(text, f"the remark on {check_id(id)!r}", LONGEST_REMARK)
+        check_said(text, f"the remark on {check_id(id)!r}", LONGEST_REMARK)
 
 
 def check_about(about: str) -> str:
     """What a holder says of itself, or InvalidPayload."""
     if about:
-        _check_said(about, "what a holder says of itself", LONGEST_ABOUT)
+        check_said(about, "what a holder says of itself", LONGEST_ABOUT)
     return about
 
 
-def _check_said(text: str, what: str, longest: int) -> None:
+def check_said(text: str, what: str, longest: int) -> None:
+    """Raise InvalidPayload unless it is text, not too long, that UTF-8 can hold."""
     if not isinstance(text, str) or not 0 < len(text) <= longest:
         raise InvalidPayload(f"{what} must be text of 1 to {longest} characters")
     try:

@@ -80,6 +80,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What was noticed since then."""
     history: Sequence[Episode] = ()
     """Its former leases, oldest first."""
+    token: int | None = None
+    """That of the lease that it is held by, or that has run out and was not taken over yet."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -103,6 +105,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     created: int = 0
     """Messages that have come into being here so far; only grows, unless the queue is dropped."""
+    token: int = 0
+    """No token that was given here so far is greater."""
 
     @property
     def live(self) -> int:

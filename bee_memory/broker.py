@@ -132,7 +132,7 @@ class MemoryBroker(MemoryInspector, Store):
                         self._return(q, message, message.due, message.sequence)
                         continue  # merged, it may be due later or stand elsewhere in the order
                 message.counters += _DELIVERED
-                message.token = next(self._memory.tokens)
+                message.token = self._memory.next_token()
                 message.holder = holder
                 message.leased_at = now
                 message.visible_at = now + duration

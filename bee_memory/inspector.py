@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from bee_core.broker import Inspector
+from bee_core.adoption import check_adopted, check_expelled, in_arrival
+from bee_core.broker import UNTOLD, Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
-from bee_core.errors import BrokerClosed, InvalidOption
-from bee_core.message import Draft, Update
+from bee_core.errors import BrokerClosed, BrokerFull, InvalidOption
+from bee_core.message import Draft, Report, Update
 from bee_core.stored import Holder, Page, QueueStats, State, Stored
+from bee_memory.messages import Message, adopted
 from bee_memory.state import Announced, Memory, Queue
+
+_CHANGEABLE = ("incarnation", "body", "headers", "priority", "key", "due_at", "counters")
 
 
 class MemoryInspector(Inspector):
@@ -46,6 +50,7 @@ class MemoryInspector(Inspector):
                 oldest_due=now - min(ready) if ready else None,
                 paused=q.paused,
                 created=q.created,
+                token=self._memory.token,
             )
 
     async def get(self, queue: str, id: str) -> Stored | None:
@@ -154,6 +159,78 @@ class MemoryInspector(Inspector):
             q.paused = False
             q.ring(len(q.bells))
 
+    async def adopt(
+        self,
+        queue: str,
+        messages: Sequence[Stored],
+        *,
+        reports: Mapping[str, Sequence[Report]] = UNTOLD,
+        beyond: int = 0,
+    ) -> Sequence[Stored]:
+        check_adopted(messages, reports, beyond)
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            self._check_room(q, queue, messages)
+            self._memory.token = max(self._memory.token, beyond)
+            known = {_moments(stored) for stored in q.archive.values()}
+            order = in_arrival(messages)
+            left = {n for n in order if not self._adopt(q, messages[n], known, now)}
+            q.sort_archive()
+            rings = len(messages) - len(left)
+            for id, told in reports.items():
+                if q.hear(id, told) and (message := q.live[id]).due > now:
+                    message.due, message.sequence = now, next(self._memory.sequence)
+                    q.enter(message, now)
+                    rings += 1
+            q.ring(rings)
+            return [message for n, message in enumerate(messages) if n in left]
+
+    def _adopt(self, q: Queue, stored: Stored, known: set[object], now: float) -> bool:
+        """Take in one message. Whether it was not here yet."""
+        if stored.archived_at is None:
+            if stored.id in q.live:
+                return False
+            if stored.awaits:
+                q.reports.pop(stored.id, None)
+            q.created += 1
+            q.enter(adopted(stored, next(self._memory.sequence)), now)
+            return True
+        if _moments(stored) in known:
+            return False
+        known.add(_moments(stored))
+        message = adopted(stored, next(self._memory.sequence))
+        kept = message.stored(State.ARCHIVED, stored.archived_at)
+        q.archive[message.id, message.incarnation] = kept
+        return True
+
+    def _check_room(self, q: Queue, queue: str, messages: Sequence[Stored]) -> None:
+        most = self._memory.max_length
+        fresh = {one.id for one in messages if one.archived_at is None} - q.live.keys()
+        if most is not None and fresh and len(q.live) + len(fresh) > most:
+            raise BrokerFull(f"queue {queue!r} is full: max_length={most}")
+
+    async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        check_expelled(messages)
+        with self._memory.lock:
+            q, now = self._open(queue), self._memory.clock.now()
+            left = [seen for seen in messages if not self._expel(q, seen, now)]
+            q.ring(sum(seen.key is not None for seen in messages))
+            return left
+
+    def _expel(self, q: Queue, seen: Stored, now: float) -> bool:
+        """Delete one message, if it is as it was seen. Whether it was."""
+        if seen.archived_at is not None:
+            found = q.archive.pop((seen.id, seen.incarnation), None) is not None
+        else:
+            message = q.live.get(seen.id)
+            found = message is not None and message.token is None and _is_same(message, seen)
+            if found:
+                del q.live[seen.id]
+                q.let_go(seen.key, seen.id, now)
+        if found:
+            q.forget_reports(seen.id)
+        return found
+
     async def workers(self, queue: str) -> Sequence[Holder]:
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
@@ -174,6 +251,17 @@ class MemoryInspector(Inspector):
     def _open(self, queue: str) -> Queue:
         self._check_open()
         return self._memory.queue(check_queue(queue))
+
+
+def _moments(stored: Stored) -> object:
+    """What tells an archived message from all others, in any store."""
+    return stored.id, stored.sent_at, stored.archived_at
+
+
+def _is_same(message: Message, seen: Stored) -> bool:
+    """Whether nothing has been done with a message since it was seen."""
+    now = message.stored(seen.state)
+    return all(getattr(now, name) == getattr(seen, name) for name in _CHANGEABLE)
 
 
 def _holder(name: str, ends: Sequence[float], said: Announced | None) -> Holder:

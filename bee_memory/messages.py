@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from bee_core.disposition import Disposition, Reschedule
@@ -46,6 +47,29 @@ class Arrival:
             awaits=self.draft.awaits,
             reports_to=self.draft.reports_to,
         )
+
+
+def adopted(stored: Stored, number: int) -> Message:
+    """The message that another store has shown so, with a number of ours."""
+    return Message(
+        id=stored.id,
+        incarnation=number,
+        sequence=number,
+        body=stored.body,
+        headers=MappingProxyType(dict(stored.headers)),
+        priority=stored.priority,
+        sent_at=stored.sent_at,
+        due=stored.due_at,
+        visible_at=stored.due_at,
+        counters=stored.counters,
+        holder=stored.holder,
+        note=stored.note,
+        key=stored.key,
+        awaits=stored.awaits,
+        reports_to=stored.reports_to,
+        progress=stored.progress,
+        history=tuple(stored.history),
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -104,9 +128,10 @@ class Message:
             awaits=self.awaits,
             reports_to=self.reports_to,
             progress=self.progress,
-            leased_at=None if self.token is None or archived_at else self.leased_at,
+            leased_at=None if self.token is None or archived_at is not None else self.leased_at,
             remark=self.remark,
             history=self.history,
+            token=None if archived_at is not None else self.token,
         )
 
     def lease(self, now: float) -> Lease:

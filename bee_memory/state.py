@@ -78,6 +78,21 @@ class Queue:
         if id in self.reports and not awaits and self.archived(id) is None:
             del self.reports[id]
 
+    def hear(self, id: str, told: Sequence[Report]) -> bool:
+        """Add what was reported to a message, if one is left that can read it.
+
+        Whether one that has never been delivered, and is not due yet, has now heard all it awaits.
+        """
+        message = self.live.get(id)
+        awaits = message.awaits if message is not None else 0
+        if not awaits and self.archived(id) is None:
+            return False
+        before = len(self.reports[id])
+        for end in told:
+            self.reports[id].setdefault(end.id, end)
+        fresh = message is not None and not message.counters.deliveries and message.token is None
+        return fresh and before < awaits <= len(self.reports[id])
+
     def keep(self, end: Report, until: float, now: float) -> None:
         """Remember how a message ended, and forget what is remembered for too long."""
         self.results[end.id] = (until, end)
@@ -140,6 +155,11 @@ class Queue:
         """The message of that id that was archived last."""
         return next((stored for stored in reversed(self.archive.values()) if stored.id == id), None)
 
+    def sort_archive(self) -> None:
+        """What came from elsewhere may be older than what was here."""
+        in_order = sorted(self.archive.values(), key=lambda s: (s.archived_at, s.incarnation))
+        self.archive = {(stored.id, stored.incarnation): stored for stored in in_order}
+
     def announce(self, holder: str, about: str, now: float, until: float) -> None:
         """Remember who works here, and forget those who have been silent for too long."""
         self.announced = {name: a for name, a in self.announced.items() if a.until > now}
@@ -168,7 +188,7 @@ class Memory:
         self._lock = threading.RLock()
         self._owner: int | None = None
         self.queues: dict[str, Queue] = {}
-        self.tokens = count(1)
+        self.token = 0  # the last one that was given
         self.sequence = count(1)
 
     @property
@@ -183,6 +203,11 @@ class Memory:
             )
         self._owner = os.getpid()
         return self._lock
+
+    def next_token(self) -> int:
+        """One that no lease has had."""
+        self.token += 1
+        return self.token
 
     def queue(self, name: str) -> Queue:
         """The queue of that name, which exists from now on."""

@@ -204,5 +204,13 @@ class FaultyBroker(Store):
     async def resume(self, queue: str) -> None:
         return await self._pass("resume", lambda: self.inner.resume(queue))
 
+    async def adopt(
+        self, queue: str, messages: Sequence[Stored], **options: Any
+    ) -> Sequence[Stored]:
+        return await self._pass("adopt", lambda: self.inner.adopt(queue, messages, **options))
+
+    async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        return await self._pass("expel", lambda: self.inner.expel(queue, messages))
+
     async def workers(self, queue: str) -> Sequence[Holder]:
         return await self._pass("workers", lambda: self.inner.workers(queue))

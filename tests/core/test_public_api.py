@@ -60,7 +60,7 @@ def test_the_names_that_users_rely_on_exist(name: str) -> None:
         (bee.Broker, "results reports announce"),
         (
             bee.Inspector,
-            "queues stats get scan restore prune purge drop pause resume workers",
+            "queues stats get scan restore prune purge drop pause resume adopt expel workers",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

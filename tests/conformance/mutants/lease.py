@@ -171,7 +171,7 @@ class TokenOfTheCall(_Hooked):
     """All leases of one call have the same token."""
 
     def before(self, q: Queue, now: float) -> None:
-        self._token = next(self._memory.tokens)
+        self._token = self._memory.next_token()
 
     def after(self, q: Queue, message: Message, lease: Lease) -> Lease:
         return _retoken(message, lease, self._token)
@@ -222,7 +222,7 @@ class TokensStartAgainAfterDrop(MemoryBroker):
 
     async def drop(self, queue: str) -> None:
         await super().drop(queue)
-        self._memory.tokens = count(1)
+        self._memory.token = 0
 
 
 class TakeOverForgetsTheSuccessor(_Hooked):
