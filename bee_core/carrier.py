@@ -99,7 +99,9 @@ class Carrier:
         self._source = source
         self._destination = destination
         self._batch = batch
-        self._parents: dict[str, bool] = {}  # whether what reports to that id may go
+        self._held_back: AbstractSet[str] = frozenset()
+        self._moved: set[str] = set()  # those that await others, and have gone
+        self._here: dict[str, bool] = {}  # whether others that are reported to wait at the source
 
     async def begin_pass(self, held_back: AbstractSet[str], beyond: int) -> None:
         """Forget what stayed. What reports to these ids may end at the source, so they stay.
@@ -108,8 +110,8 @@ class Carrier:
         may hold nothing at all.
         """
         self.tally.begin_pass()
-        gone = {id: True for id, may_go in self._parents.items() if may_go}
-        self._parents = gone | dict.fromkeys(held_back, False)
+        self._held_back = held_back
+        self._here = {}
         await self._destination.ask(
             "adopt", lambda: self._destination.store.adopt(self._queue, [], beyond=beyond)
         )
@@ -176,16 +178,16 @@ class Carrier:
         """Whether nobody will miss its report, or report to it in vain."""
         if message.state is State.ARCHIVED:
             return True
-        if message.awaits and self._parents.get(message.id) is False:
+        if message.id in self._held_back:
             return False
         parent = message.reports_to
-        if parent is None:
+        if parent is None or parent in self._moved:
             return True
-        if parent not in self._parents:
+        if parent not in self._here:
             found = await self.get(parent)
-            waits = found is not None and found.state is not State.ARCHIVED and found.awaits > 0
-            self._parents[parent] = not waits
-        return self._parents[parent]
+            is_live = found is not None and found.state is not State.ARCHIVED
+            self._here[parent] = is_live and found.awaits > 0
+        return not self._here[parent]
 
     async def _reports(self, id: str) -> Sequence[Report]:
         store, found, after = self._source.store, list[Report](), ""
@@ -216,7 +218,7 @@ class Carrier:
             else:
                 self.tally.moved += 1
                 if message.awaits and message.state is not State.ARCHIVED:
-                    self._parents[message.id] = True
+                    self._moved.add(message.id)
 
     async def _copy(
         self, messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bee_core.broker import Store
 from bee_core.carrier import SHOWN, Carrier, Side, Where
@@ -31,6 +32,7 @@ PATIENCE = 60.0
 _PASSES = 10
 """As often a source is looked through to which somebody still sends."""
 _LOOK = 0.25
+
 
 def ignore(event: Event) -> None:
     """Nobody wants to know."""
@@ -81,11 +83,10 @@ async def move(
         raise InvalidOption("source and destination are the same store: there is nothing to move")
     reports = []
     for found in plan:
-        sides = [
-            Side(store, clock, _trouble(found.queue, where, tell, clock, chance), patience)
-            for where, store in (("source", source), ("destination", destination))
-        ]
-        mover = _Mover(found, *sides, tell=tell, clock=clock, batch=batch)
+        told = partial(_trouble, found.queue, tell, clock, chance)
+        one = Side(source, clock, told("source"), patience)
+        other = Side(destination, clock, told("destination"), patience)
+        mover = _Mover(found, one, other, tell=tell, clock=clock, batch=batch)
         reports.append(await mover.run(wait))
         tell(reports[-1])
     return reports
@@ -156,15 +157,22 @@ class _Mover:
         """Everything that waits or is archived now, those that await others in front of these."""
         carrier = self._carrier
         await carrier.begin_pass(await self._held_back(), token)
+        while await self._carry_awaiting() and carrier.tally.tied:
+            carrier.tally.tied = 0  # a group within a group follows when that is there
+        for state in (State.READY, State.DELAYED):
+            async for page in carrier.pages(state):
+                await self._carry([m for m in page.items if not m.awaits and m.token is None])
+        await self._carry_archive()
+
+    async def _carry_awaiting(self) -> bool:
+        """Those that await others, so that nobody reports in vain. Whether some have gone."""
+        carrier, before = self._carrier, self._carrier.tally.moved
         for state in (State.DELAYED, State.READY):  # in the order in which time changes them
             async for page in carrier.pages(state):
                 await carrier.take_over(page.items)
                 awaiting = [await self._anew(m) for m in page.items if m.awaits]
                 await self._carry([m for m in awaiting if m is not None])
-        for state in (State.READY, State.DELAYED):
-            async for page in carrier.pages(state):
-                await self._carry([m for m in page.items if not m.awaits and m.token is None])
-        await self._carry_archive()
+        return carrier.tally.moved > before
 
     async def _anew(self, message: Stored) -> Stored | None:
         """As it is since its lease has ended, if it had one that ran out."""
@@ -249,10 +257,10 @@ class _Mover:
 
 def _trouble(
     queue: str,
-    where: Where,
     tell: Callable[[Event], None],
     clock: Clock,
     chance: Callable[[], float],
+    where: Where,
 ) -> Trouble:
     def begin(verb: str, error: Exception) -> None:
         tell(Setback(queue=queue, where=where, error=f"{verb}: {error}"))
