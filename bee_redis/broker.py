@@ -9,7 +9,6 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
@@ -27,7 +26,7 @@ from bee_core.checks import (
 )
 from bee_core.disposition import Terminal
 from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption, OutcomeUnknown
+from bee_core.errors import IdTaken, InvalidName, InvalidOption
 from bee_core.message import (
     THROTTLE,
     Draft,
@@ -134,7 +133,7 @@ class RedisBroker(RedisInspector, Store):
         self._deadline = deadline
         self._prefix = prefix
         self._fsync = fsync
-        self._confirm: tuple[Any, ...] = ()
+        self._confirm = ()
         if check_whole(replicas, "replicas", least=0) or fsync:
             # The server looks at its clock ten times a second, and the answer has to come in time.
             patience = round(1000 * max(deadline / 2, deadline - 0.5))
@@ -167,17 +166,10 @@ class RedisBroker(RedisInspector, Store):
         arguments = drafts_arguments(drafts)
         if not drafts:
             return []
-        until = self._until()
-        await self._list_first(queue, until)
-        reply = await self._run("send", queue, *arguments, confirm=self._confirm, until=until)
-        reply, confirmed = reply if self._confirm else (reply, None)
+        reply = await self._store("send", queue, *arguments)
         if isinstance(reply, list):
             raise IdTaken(queue, (id.decode() for id in reply))
-        if reply.startswith(b"!"):
-            await self._list_again(queue, until)
-        if self._confirm:
-            self._check_confirmed(confirmed)
-        return [_SENT[letter] for letter in reply.removeprefix(b"!")]
+        return [_SENT[letter] for letter in reply]
 
     async def lease(
         self,
@@ -275,11 +267,3 @@ class RedisBroker(RedisInspector, Store):
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))
         await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
-
-    def _check_confirmed(self, confirmed: Any) -> None:
-        wanted = self._confirm[1:-1]
-        got = tuple(confirmed) if isinstance(confirmed, list) else (confirmed,)
-        if any(have < want for have, want in zip(got, wanted, strict=True)):
-            raise OutcomeUnknown(
-                f"stored, but confirmed by {got} instead of {wanted} in time; safe to send again"
-            )

@@ -53,7 +53,7 @@ def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
     """A full draft, as `lib.lua` takes it."""
     delay = microseconds(draft.delay) if draft.delay else 0
     rule, headers = pack_rule(draft.if_taken), pack_headers(draft.headers)
-    return (draft.id, rule, delay, draft.priority, _pack_extras(draft), headers, draft.body)
+    return (draft.id, rule, delay, draft.priority, pack_extras(draft), headers, draft.body)
 
 
 def throttle_arguments(throttle: Throttle) -> tuple[int | str, ...]:
@@ -109,7 +109,7 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
         *receipt_arguments(settlement.receipt),
         what,
         delay,
-        _NO_COUNTERS if added is ZERO else _pack(added),
+        _NO_COUNTERS if added is ZERO else pack_counters(added),
         note.reason if note else "",
         pack_detail(note) if note else b"",
         settlement.result,
@@ -161,7 +161,7 @@ def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
     tail = _META.size + 2 + size
     note, rest = _unpack_note(meta[tail:])
     leased_at, progress, remark, history = _unpack_rest(rest)
-    held = token and not archived_at
+    held = token != 0 and not archived_at
     return msgspec.structs.replace(
         _waiting(id.decode(), State(state.decode()), msg),
         priority=priority,
@@ -175,6 +175,7 @@ def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
         leased_at=(leased_at or token) / 1_000_000 if held else None,
         remark=remark,
         history=history,
+        token=token if held else None,
     )
 
 
@@ -214,7 +215,7 @@ def _waiting(id: str, state: State, msg: bytes) -> Stored:
     )
 
 
-def _pack_extras(draft: Draft) -> bytes:
+def pack_extras(draft: Draft | Stored) -> bytes:
     """Key, awaits and reports_to; empty if there is none of them."""
     if draft.key is None and draft.reports_to is None and not draft.awaits:
         return b""
@@ -236,7 +237,8 @@ def _rate_arguments(rate: Rate | None) -> tuple[int | str, int | str]:
     return ("", "") if rate is None else (rate.times, microseconds(rate.seconds))
 
 
-def _pack(counters: Counters) -> bytes:
+def pack_counters(counters: Counters) -> bytes:
+    """Counters as they stand in a meta."""
     return _COUNTERS.pack(
         counters.deliveries,
         counters.errors,

@@ -11,7 +11,7 @@ SHARED = {
     "send_usual": {"send"},
     "lib": None,
     "history": {"lease", "extend", "settle", "cancel", "restore"},
-    "archive": {"settle", "cancel", "get", "scan", "restore", "prune"},
+    "archive": {"settle", "cancel", "get", "scan", "restore", "prune", "adopt", "expel"},
     "turns": {"lease"},
 }
 """What stands in front of a verb, in this order: of every one (None), or of some."""
@@ -50,6 +50,8 @@ VERBS = (
     "drop",
     "pause",
     "resume",
+    "adopt",
+    "expel",
     "announce",
     "workers",
     "list",

@@ -38,6 +38,7 @@ class Session:
     _prefix: str
     _fsync: bool
     _check: bool
+    _confirm: tuple[Any, ...]
 
     def _start_afresh(self) -> None:
         """Nothing is open yet."""
@@ -93,6 +94,28 @@ class Session:
                 raise
             kinds = dict(zip(names, keys.KINDS.values(), strict=True))
             raise BrokerMisconfigured(await self._foreign(link, kinds, until)) from error.__cause__
+
+    async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
+        """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
+        until = self._until()
+        await self._list_first(queue, until)
+        reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
+        reply, confirmed = reply if self._confirm else (reply, None)
+        if not isinstance(reply, bytes):
+            return reply  # nothing was stored
+        if reply.startswith(b"!"):
+            await self._list_again(queue, until)
+        if self._confirm:
+            self._check_confirmed(confirmed)
+        return reply.removeprefix(b"!")
+
+    def _check_confirmed(self, confirmed: Any) -> None:
+        wanted = self._confirm[1:-1]
+        got = tuple(confirmed) if isinstance(confirmed, list) else (confirmed,)
+        if any(have < want for have, want in zip(got, wanted, strict=True)):
+            raise OutcomeUnknown(
+                f"stored, but confirmed by {got} instead of {wanted} in time; safe to send again"
+            )
 
     async def _run_pages(
         self, verb: str, queue: str, pages: Iterable[Sequence[Any]]

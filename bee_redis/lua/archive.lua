@@ -18,22 +18,40 @@ end
 local function older_place(id, archived_at, number) return id .. '\0' .. struct.pack('>d', archived_at) .. number end
 local function older_field(id, number) return id .. '\0' .. number end
 
--- Keep a message in the archive.
-local function keep(m)
-  local record = pack_meta(m)
-  record = struct.pack('>dI4', NOW, #record) .. record .. m.blob
-  local last = get_kept(m.id)
-  if last then
-    local archived_at, _, number = read_kept(last)
-    call('HSET', KEPT, older_field(m.id, number), last)
-    call('ZADD', OLDER, 0, older_place(m.id, archived_at, number))
-  end
-  call('HSET', KEPT, m.id, record)
-  call('ZADD', ARCHIVE, NOW, struct.pack('>I8', m.born) .. m.id)
-  local reason = struct.unpack('>I1', m.note)
-  reason = reason > 0 and string.sub(m.note, 2, 1 + reason) or 'ruled'
-  call('HINCRBY', HEAD, 'reason:' .. reason, 1)
+-- The field of head that counts what was archived for the reason of a meta.
+local function reason_of(meta)
+  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
+  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
+  local start = META_SIZE + 4 + holder
+  return 'reason:' .. (size > 0 and string.sub(meta, start, start + size - 1) or 'ruled')
 end
+
+local function keep_older(id, number, archived_at, record)
+  call('HSET', KEPT, older_field(id, number), record)
+  call('ZADD', OLDER, 0, older_place(id, archived_at, number))
+end
+
+-- Keep an incarnation (its number packed) in the archive. It is the one archived last of its id, unless
+-- another was later; of what is archived now (`is_last`) that is certain, whatever the clock says.
+local function keep_record(id, number, archived_at, meta, msg, is_last)
+  local record = struct.pack('>dI4', archived_at, #meta) .. meta .. msg
+  local last = get_kept(id)
+  if last then
+    local last_at, _, last_number = read_kept(last)
+    is_last = is_last or last_at < archived_at
+      or last_at == archived_at and struct.unpack('>I8', last_number) < struct.unpack('>I8', number)
+    if is_last then keep_older(id, last_number, last_at, last) end
+  end
+  if is_last or not last then
+    call('HSET', KEPT, id, record)
+  else
+    keep_older(id, number, archived_at, record)
+  end
+  call('ZADD', ARCHIVE, text(archived_at), number .. id)
+  call('HINCRBY', HEAD, reason_of(meta), 1)
+end
+
+local function keep(m) keep_record(m.id, struct.pack('>I8', m.born), NOW, pack_meta(m), m.blob, true) end
 
 -- Tell a message how another has ended. The last report that it awaits makes it due.
 local function report(m, result)
@@ -120,10 +138,7 @@ local function unkeep(id, number)
     call('HDEL', KEPT, older_field(id, number))
     call('ZREM', OLDER, older_place(id, archived_at, number))
   end
-  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
-  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
-  local start = META_SIZE + 4 + holder
-  local reason = 'reason:' .. (size > 0 and string.sub(meta, start, start + size - 1) or 'ruled')
+  local reason = reason_of(meta)
   if call('HINCRBY', HEAD, reason, -1) <= 0 then call('HDEL', HEAD, reason) end
   return msg
 end

@@ -3,7 +3,8 @@
 -- KEYS  see layout.lua
 -- ARGV  none
 -- Returns ready, delayed, leased, blocked, paused (0, 1), the time for which the message longest due
--- has waited ('' if none is ready), how many were ever created, then reason, count, ... of the archive.
+-- has waited ('' if none is ready), how many were ever created, a token that none is greater than, then
+-- reason, count, ... of the archive.
 -- Cost: constant, but for one look per priority in use, and per key that messages wait for (no more
 -- than a thousand of them: beyond that the time is approximate).
 local later = '(' .. text(NOW)
@@ -34,7 +35,8 @@ for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100))
 end
 
 local reply = {ready, delayed, leased, call('HLEN', NEXT), call('HEXISTS', HEAD, 'paused'),
-               oldest and text(NOW - oldest) or '', call('HGET', HEAD, 'created') or '0'}
+               oldest and text(NOW - oldest) or '', call('HGET', HEAD, 'created') or '0',
+               call('HGET', HEAD, 'token') or text(NOW)} -- if there is none, the queue may have been dropped
 local head = call('HGETALL', HEAD)
 for i = 1, #head, 2 do
   if string.sub(head[i], 1, 7) == 'reason:' and tonumber(head[i + 1]) > 0 then
