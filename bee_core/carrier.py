@@ -7,15 +7,16 @@ needed to go on. How a whole queue is moved is in `move.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from bee_core.broker import Store
 from bee_core.clock import Clock
 from bee_core.codec import KIND_HEADER
 from bee_core.disposition import Reschedule
-from bee_core.errors import BrokerUnavailable, InvalidInput, OutcomeUnknown
+from bee_core.errors import BrokerError, BrokerUnavailable, InvalidInput, OutcomeUnknown
 from bee_core.message import Counters, Note, Receipt, Report, Settlement
 from bee_core.stored import Page, State, Stored
 from bee_core.ticks import SCHEDULE
@@ -31,14 +32,27 @@ _SAME_MOMENT = 0.001
 """Two stores may round one moment differently."""
 
 
+@contextmanager
+def at(where: Where) -> Iterator[None]:
+    """What fails inside has a note that says at which of the two stores that was."""
+    try:
+        yield
+    except BrokerError as error:
+        error.add_note(where)
+        raise
+
+
 class Side:
     """One of the two stores, asked again for a while when it is in trouble.
 
     Every question that is asked here may be repeated, whatever became of it the first time.
     """
 
-    def __init__(self, store: Store, clock: Clock, trouble: Trouble, patience: float) -> None:
+    def __init__(
+        self, where: Where, store: Store, clock: Clock, trouble: Trouble, patience: float
+    ) -> None:
         self.store = store
+        self._where = where
         self._clock = clock
         self._trouble = trouble
         self._patience = patience
@@ -48,7 +62,8 @@ class Side:
         began, unheard = self._clock.now(), False
         while True:
             try:
-                answer = await question()
+                with at(self._where):
+                    answer = await question()
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 unheard = unheard or isinstance(error, OutcomeUnknown)
                 if self._clock.now() - began >= self._patience:
@@ -185,8 +200,9 @@ class Carrier:
             return True
         if parent not in self._here:
             found = await self.get(parent)
-            is_live = found is not None and found.state is not State.ARCHIVED
-            self._here[parent] = is_live and found.awaits > 0
+            self._here[parent] = (
+                found is not None and found.state is not State.ARCHIVED and found.awaits > 0
+            )
         return not self._here[parent]
 
     async def _reports(self, id: str) -> Sequence[Report]:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bee_core.broker import Store
-from bee_core.carrier import SHOWN, Carrier, Side, Where
+from bee_core.carrier import SHOWN, Carrier, Side, Where, at
 from bee_core.checks import check_queue, check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidName, InvalidOption
-from bee_core.move_events import Event, Found, Moved, Progress, Setback, Waiting, Why
+from bee_core.move_events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
 from bee_core.stored import QueueStats, State, Stored
 from bee_core.trouble import Trouble
 
@@ -40,11 +40,12 @@ def ignore(event: Event) -> None:
 
 async def survey(source: Store, queues: Sequence[str] | None = None) -> list[Found]:
     """What would be moved. Changes nothing. An unknown queue is an InvalidName."""
-    known = await source.queues()
-    names = list(dict.fromkeys(known if queues is None else queues))
+    with at("source"):
+        known = await source.queues()
     found = []
-    for name in names:
-        stats = await source.stats(check_queue(name))
+    for name in dict.fromkeys(known if queues is None else queues):
+        with at("source"):
+            stats = await source.stats(check_queue(name))
         if name not in known and not stats.created:
             there = ", ".join(known) or "none"
             raise InvalidName(f"there is no queue {name!r} at the source; there are: {there}")
@@ -78,14 +79,15 @@ async def move(
     wait, patience = seconds(wait, "wait"), seconds(patience, "patience")
     plan = await survey(source, queues)
     for found in plan:
-        await destination.stats(found.queue)  # it answers, and has its schema
+        with at("destination"):
+            await destination.stats(found.queue)  # it answers, and has its schema
     if plan and await is_same_store(source, destination, plan[0].queue):
         raise InvalidOption("source and destination are the same store: there is nothing to move")
     reports = []
     for found in plan:
         told = partial(_trouble, found.queue, tell, clock, chance)
-        one = Side(source, clock, told("source"), patience)
-        other = Side(destination, clock, told("destination"), patience)
+        one = Side("source", source, clock, told("source"), patience)
+        other = Side("destination", destination, clock, told("destination"), patience)
         mover = _Mover(found, one, other, tell=tell, clock=clock, batch=batch)
         reports.append(await mover.run(wait))
         tell(reports[-1])
@@ -95,11 +97,14 @@ async def move(
 async def is_same_store(source: Store, destination: Store, queue: str) -> bool:
     """Whether two brokers are of one store: what is said to the one can be heard at the other."""
     name = f"bee-move:{uuid.uuid4().hex}"
-    await source.announce(queue, name, about="moving", duration=30.0)
+    with at("source"):
+        await source.announce(queue, name, about="moving", duration=30.0)
     try:
-        return any(holder.name == name for holder in await destination.workers(queue))
+        with at("destination"):
+            return any(holder.name == name for holder in await destination.workers(queue))
     finally:
-        await source.announce(queue, name, about="", duration=0.0)
+        with at("source"):
+            await source.announce(queue, name, about="", duration=0.0)
 
 
 class _Mover:
@@ -126,6 +131,7 @@ class _Mover:
 
     async def run(self, wait: float) -> Moved:
         """From the pause to the report."""
+        self._tell(Begun(queue=self._queue, found=self._found))
         await self._source.ask("pause", lambda: self._source.store.pause(self._queue))
         stats = await self._await_leases(wait)
         self._found = _found(self._queue, stats).total

@@ -31,6 +31,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, tag="found", tag_field="e
         return self.ready + self.delayed + self.leased + sum(self.archived.values())
 
 
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun", tag_field="event"):
+    """From now on the queue is paused at the source."""
+
+    queue: str
+    found: int
+
+
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag="waiting", tag_field="event"):
     """The source is paused, and so many jobs still run there."""
 
@@ -90,4 +97,4 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, tag="moved", tag_field="e
         return not self.left
 
 
-Event: TypeAlias = Found | Waiting | Progress | Setback | Moved
+Event: TypeAlias = Found | Begun | Waiting | Progress | Setback | Moved

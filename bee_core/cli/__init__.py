@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": "bee_core.cli.worker:worker",
     "health": "bee_core.cli.health:health",
     "explain": "bee_core.cli.explain:explain",
+    "move": "bee_core.cli.move:move",
     "db": "bee_core.cli.db:db",
 }
 """Where each command lives, in the order in which help lists them."""
