@@ -1,9 +1,9 @@
-"""What `adopt` and `expel` are given is checked here, by one rule for every backend."""
+"""What `adopt` and `expel` are given: checked by one rule for all backends, and cut into batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from bee_core.checks import (
     LONGEST_PROGRESS,
@@ -17,9 +17,13 @@ from bee_core.checks import (
     check_whole,
 )
 from bee_core.errors import InvalidOption
-from bee_core.message import Counters, Draft, Note, Reason, Report
+from bee_core.message import NO_REPORTS, Counters, Draft, Note, Reason, Report
 from bee_core.stored import HISTORY, Episode, State, Stored
 
+MOST = 1000
+"""Messages that a store takes in or expels at once."""
+LARGEST = 8 * 1024 * 1024
+"""Bytes of bodies and results in one batch; a larger message has one for itself."""
 LAST = 250_000_000_000.0
 """The end of the year 9891: no time that any store can hold is later."""
 MOST_COUNTED = 2**31 - 1
@@ -66,6 +70,51 @@ def in_arrival(messages: Sequence[Stored]) -> list[int]:
     live = [n for n, message in enumerate(messages) if message.archived_at is None]
     kept = [n for n, message in enumerate(messages) if message.archived_at is not None]
     return live + kept[::-1]
+
+
+class Batch(NamedTuple):
+    """As much as a store should do at once: positions of messages, and reports by id."""
+
+    positions: list[int]
+    reports: dict[str, Sequence[Report]]
+
+
+def batches(
+    messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]] = NO_REPORTS
+) -> list[Batch]:
+    """All of it, in the order of arrival. What was reported to a message comes along with it."""
+    order = in_arrival(messages)
+    told = _by_reader(messages, order, reports)
+    here = {message.id for message in messages}
+    units = [Batch([n], told.get(n, {})) for n in order]
+    units += [Batch([], {id: found}) for id, found in reports.items() if id not in here]
+    found: list[Batch] = []
+    size = 0
+    for unit in units:
+        more = sum(len(messages[n].body) for n in unit.positions)
+        more += sum(len(report.result) for heard in unit.reports.values() for report in heard)
+        if not found or len(found[-1].positions) == MOST or size + more > LARGEST:
+            found.append(Batch([], {}))
+            size = 0
+        found[-1].positions.extend(unit.positions)
+        found[-1].reports.update(unit.reports)
+        size += more
+    return found
+
+
+def _by_reader(
+    messages: Sequence[Stored], order: Sequence[int], reports: Mapping[str, Sequence[Report]]
+) -> dict[int, dict[str, Sequence[Report]]]:
+    """Reports by the position of who reads them: of several with one id the first that awaits any.
+
+    If none of them does, what was reported comes with the last.
+    """
+    readers: dict[str, int] = {}
+    for n in order:
+        id = messages[n].id
+        if id in reports and (id not in readers or not messages[readers[id]].awaits):
+            readers[id] = n
+    return {n: {id: reports[id]} for id, n in readers.items()}
 
 
 def _check_lease(message: Stored) -> None:

@@ -46,11 +46,20 @@ from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from bee_core.disposition import Terminal
-from bee_core.message import THROTTLE, Draft, Lease, Receipt, Report, Sent, Settlement, Throttle
+from bee_core.message import (
+    NO_REPORTS,
+    THROTTLE,
+    Draft,
+    Lease,
+    Receipt,
+    Report,
+    Sent,
+    Settlement,
+    Throttle,
+)
 from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-UNTOLD: Mapping[str, Sequence[Report]] = MappingProxyType({})
 
 
 @runtime_checkable
@@ -301,7 +310,7 @@ class Inspector(Protocol):
         queue: str,
         messages: Sequence[Stored],
         *,
-        reports: Mapping[str, Sequence[Report]] = UNTOLD,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
         beyond: int = 0,
     ) -> Sequence[Stored]:
         """Take in messages as another store showed them. Return those that were not taken in.

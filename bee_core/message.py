@@ -243,3 +243,6 @@ class Report(msgspec.Struct, frozen=True):
     id: str
     note: Note
     result: bytes = b""
+
+
+NO_REPORTS: Mapping[str, Sequence[Report]] = MappingProxyType({})

@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from bee_core.adoption import check_adopted, check_expelled, in_arrival
-from bee_core.broker import UNTOLD, Inspector
+from bee_core.broker import Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import BrokerClosed, BrokerFull, InvalidOption
-from bee_core.message import Draft, Report, Update
+from bee_core.message import NO_REPORTS, Draft, Report, Update
 from bee_core.stored import Holder, Page, QueueStats, State, Stored
 from bee_memory.messages import Message, adopted
 from bee_memory.state import Announced, Memory, Queue
@@ -164,7 +164,7 @@ class MemoryInspector(Inspector):
         queue: str,
         messages: Sequence[Stored],
         *,
-        reports: Mapping[str, Sequence[Report]] = UNTOLD,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
         beyond: int = 0,
     ) -> Sequence[Stored]:
         check_adopted(messages, reports, beyond)

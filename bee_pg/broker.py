@@ -41,6 +41,7 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
+from bee_core.stored import Stored
 from bee_core.url import Url, redact
 from bee_pg.inspector import PgInspector
 from bee_pg.line import Line
@@ -223,6 +224,13 @@ class PgBroker(PgInspector, Store):
         wanted = list(check_ids(ids))
         [[missing]] = await self._run_on(queue, "cancel", types, wanted, archived, running)
         return set(missing)
+
+    async def adopt(
+        self, queue: str, messages: Sequence[Stored], **options: Any
+    ) -> Sequence[Stored]:
+        left = await super().adopt(queue, messages, **options)
+        self._line(queue).forget()  # they are due when they were there: some at the very front
+        return left
 
     async def results(self, queue: str, ids: Sequence[str]) -> Mapping[str, Report]:
         rows = await self._run_on(queue, "results", "%b::text[]", list(check_ids(ids)))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, assert_never
 
 import msgspec
 from psycopg.rows import TupleRow
 
+from bee_core.adoption import Batch, batches, check_adopted, check_expelled
 from bee_core.broker import Examined, Inspector
-from bee_core.checks import check_id, check_ids, check_whole
+from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
+from bee_core.message import NO_REPORTS, Report
 from bee_core.stored import Finding, Holder, Page, QueueStats, State, Stored
+from bee_pg.adopting import ADOPT, EXPEL, adoption_columns, seen_columns
 from bee_pg.examine import findings
 from bee_pg.records import holder, stored
 from bee_pg.session import Session
@@ -40,7 +43,7 @@ class PgInspector(Session, Inspector, Examined):
 
     async def stats(self, queue: str) -> QueueStats:
         [row] = await self._run_on(queue, "stats", "")
-        ready, delayed, leased, blocked, oldest, paused, archived, created = row
+        ready, delayed, leased, blocked, oldest, paused, archived, created, token = row
         return QueueStats(
             ready=ready,
             delayed=delayed,
@@ -50,6 +53,7 @@ class PgInspector(Session, Inspector, Examined):
             oldest_due=oldest,
             paused=paused,
             created=created,
+            token=token,
         )
 
     async def get(self, queue: str, id: str) -> Stored | None:
@@ -102,6 +106,39 @@ class PgInspector(Session, Inspector, Examined):
     async def resume(self, queue: str) -> None:
         await self._run_on(queue, "resume", "")
 
+    async def adopt(
+        self,
+        queue: str,
+        messages: Sequence[Stored],
+        *,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
+        beyond: int = 0,
+    ) -> Sequence[Stored]:
+        check_adopted(messages, reports, beyond)
+        check_queue(queue)
+        self._check_usable()
+        todo = batches(messages, reports) or ([Batch([], {})] if beyond else [])
+        left: list[int] = []
+        for batch in todo:
+            columns = adoption_columns([messages[n] for n in batch.positions], batch.reports)
+            with part_done(batch is not todo[0]):
+                [[here]] = await self._run_on(queue, "adopt", ADOPT, beyond, *columns)
+            left += (batch.positions[n - 1] for n in here)
+        return [messages[n] for n in sorted(left)]
+
+    async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
+        check_expelled(messages)
+        check_queue(queue)
+        self._check_usable()
+        todo = [batch.positions for batch in batches(messages)]
+        left: list[int] = []
+        for positions in todo:
+            columns = seen_columns([messages[n] for n in positions])
+            with part_done(positions is not todo[0]):
+                [[changed]] = await self._run_on(queue, "expel", EXPEL, *columns)
+            left += (positions[n - 1] for n in changed)
+        return [messages[n] for n in sorted(left)]
+
     async def workers(self, queue: str) -> Sequence[Holder]:
         return [holder(row) for row in await self._run_on(queue, "workers", "")]
 
@@ -126,7 +163,7 @@ class PgInspector(Session, Inspector, Examined):
 
 def _mark(state: State, row: TupleRow) -> str:
     """Where a page ends whose last row is this."""
-    last, parked, number = stored(row), *row[-2:]
+    last, parked, number = stored(row), *row[26:28]
     match state:
         case State.READY | State.DELAYED:
             mark = _Mark(rank=-last.priority, at=last.due_at, number=number, parked=parked)

@@ -94,7 +94,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
         *receipts,
         ways,
         [_delay(settlement) for settlement in settlements],
-        [count for settlement in settlements for count in _counts(settlement.counters)],
+        [count for settlement in settlements for count in counts(settlement.counters)],
         [note.reason if note else None for note in notes],
         [pack_detail(note) if note else None for note in notes],
         owners,
@@ -174,6 +174,7 @@ def stored(row: TupleRow) -> Stored:
         leased_at=leased_at,
         remark=None if remark is None else remark.decode(),
         history=tuple(_episode(*told) for told in history or ()),
+        token=row[28],
     )
 
 
@@ -246,7 +247,8 @@ def _delay(settlement: Settlement) -> float:
     return float(disposition.delay) if isinstance(disposition, Reschedule) else 0.0
 
 
-def _counts(counters: Counters) -> tuple[int, ...]:
+def counts(counters: Counters) -> tuple[int, ...]:
+    """Counters as the functions take them."""
     return (
         counters.deliveries,
         counters.errors,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from bee_core.message import ZERO, Note, Report
 from bee_core.packing import pack_detail, pack_headers
 from bee_core.stored import Episode, Stored
-from bee_redis.pages import Part
 from bee_redis.records import microseconds, pack_counters, pack_extras
+
+Part: TypeAlias = str | int | bytes
 
 _MSG = struct.Struct(">QddbIH")
 _META = struct.Struct(">QdQb")
@@ -17,53 +19,36 @@ _REST = struct.Struct(">dHHB")
 _EPISODE = struct.Struct(">QdddBHHH")
 
 
-def adoption_units(
+def adoption_arguments(
     messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]]
-) -> list[list[Part]]:
-    """What `adopt.lua` takes: of each message, and of the reports to others, the arguments."""
-    told = _by_reader(messages, reports)
-    units: list[list[Part]] = []
-    for n, message in enumerate(messages):
+) -> list[Part]:
+    """Messages, and what was reported, as the arguments of `adopt.lua`."""
+    parts: list[Part] = [len(messages)]
+    for message in messages:
         archived = "" if message.archived_at is None else microseconds(message.archived_at)
-        records = (archived, _pack_msg(message), _pack_meta(message))
-        units.append([message.id, *records, *_pack_reports(told.get(n, ()))])
-    here = {message.id for message in messages}
-    for id in reports.keys() - here:
-        units.append([id, "", b"", b"", *_pack_reports(reports[id])])
-    return units
+        parts += (message.id, archived, _pack_msg(message), _pack_meta(message))
+    for id, told in reports.items():
+        parts += (id, len(told))
+        for report in told:
+            parts += (report.id, _pack_note(report.note) + report.result)
+    return parts
 
 
-def _by_reader(
-    messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]]
-) -> dict[int, Sequence[Report]]:
-    """Reports by the position of who reads them: of several with one id the first that awaits any.
-
-    If none does, they come with the last one.
-    """
-    readers: dict[str, int] = {}
-    for n, message in enumerate(messages):
-        if message.id in reports:
-            before = readers.get(message.id)
-            if before is None or not messages[before].awaits:
-                readers[message.id] = n
-    return {n: reports[id] for id, n in readers.items()}
-
-
-def expulsion(seen: Stored) -> list[Part]:
+def seen(message: Stored) -> list[Part]:
     """A message as it was seen: nine arguments of `expel.lua`."""
-    number = seen.incarnation.to_bytes(8, "big")
-    if seen.archived_at is not None:
-        return ["A", seen.id, number, 0, 0, b"", "", b"", b""]
+    number = message.incarnation.to_bytes(8, "big")
+    if message.archived_at is not None:
+        return ["A", message.id, number, 0, 0, b"", "", b"", b""]
     return [
         "L",
-        seen.id,
+        message.id,
         number,
-        microseconds(seen.due_at),
-        seen.priority,
-        pack_counters(seen.counters),
-        seen.key or "",
-        pack_headers(seen.headers),
-        seen.body,
+        microseconds(message.due_at),
+        message.priority,
+        pack_counters(message.counters),
+        message.key or "",
+        pack_headers(message.headers),
+        message.body,
     ]
 
 
@@ -113,11 +98,3 @@ def _pack_episode(episode: Episode) -> bytes:
     times = (episode.leased_at, episode.ended_at, episode.due_at or 0.0)
     sizes = map(len, packed)
     return _EPISODE.pack(episode.token, *map(microseconds, times), *sizes) + b"".join(packed)
-
-
-def _pack_reports(reports: Sequence[Report]) -> list[Part]:
-    """How many, and of each the id, and note and result."""
-    parts: list[Part] = [len(reports)]
-    for report in reports:
-        parts += (report.id, _pack_note(report.note) + report.result)
-    return parts

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import accumulate
 
 import msgspec
 
-from bee_core.adoption import check_adopted, check_expelled, in_arrival
-from bee_core.broker import UNTOLD, Inspector
+from bee_core.adoption import Batch, batches, check_adopted, check_expelled
+from bee_core.broker import Inspector
 from bee_core.checks import check_id, check_ids, check_queue, check_whole
 from bee_core.duration import seconds
 from bee_core.errors import InvalidOption, part_done
-from bee_core.message import Report
+from bee_core.message import NO_REPORTS, Report
 from bee_core.stored import Holder, Page, QueueStats, State, Stored
-from bee_redis.adopting import adoption_units, expulsion
-from bee_redis.pages import MOST, at, paged, paged_by_size
+from bee_redis.adopting import adoption_arguments, seen
+from bee_redis.pages import MOST, at, paged
 from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session
 
@@ -121,29 +120,28 @@ class RedisInspector(Session, Inspector):
         queue: str,
         messages: Sequence[Stored],
         *,
-        reports: Mapping[str, Sequence[Report]] = UNTOLD,
+        reports: Mapping[str, Sequence[Report]] = NO_REPORTS,
         beyond: int = 0,
     ) -> Sequence[Stored]:
         check_adopted(messages, reports, beyond)
         check_queue(queue)
         self._check_usable()
-        order = in_arrival(messages)
-        units = adoption_units([messages[n] for n in order], reports)
-        pages = list(paged_by_size(units)) or ([[]] if beyond else [])
-        answers = b""
-        for page in pages:
-            arguments = (beyond, len(page), *(part for unit in page for part in unit))
-            with part_done(bool(answers)):
-                answers += await self._store("adopt", queue, *arguments)
-        return [messages[n] for n in sorted(order[at] for at in _places_of(b"h", answers))]
+        todo = batches(messages, reports) or ([Batch([], {})] if beyond else [])
+        left: list[int] = []
+        for batch in todo:
+            arguments = adoption_arguments([messages[n] for n in batch.positions], batch.reports)
+            with part_done(batch is not todo[0]):
+                taken = await self._store("adopt", queue, beyond, *arguments)
+            left += (n for n, how in zip(batch.positions, taken, strict=True) if how != ord("t"))
+        return [messages[n] for n in sorted(left)]
 
     async def expel(self, queue: str, messages: Sequence[Stored]) -> Sequence[Stored]:
         check_expelled(messages)
-        pages = list(paged_by_size([expulsion(message) for message in messages]))
-        arguments = [[part for unit in page for part in unit] for page in pages]
-        replies = await self._run_pages("expel", queue, arguments)
-        starts = [0, *accumulate(map(len, pages))]
-        return [messages[starts[n] + i] for n, left in enumerate(replies) for i in left]
+        todo = [batch.positions for batch in batches(messages)]
+        pages = [[part for n in positions for part in seen(messages[n])] for positions in todo]
+        replies = await self._run_pages("expel", queue, pages)
+        left = [todo[page][index] for page, reply in enumerate(replies) for index in reply]
+        return [messages[n] for n in sorted(left)]
 
     async def workers(self, queue: str) -> Sequence[Holder]:
         ends: dict[str, list[float]] = {}
@@ -164,10 +162,6 @@ class RedisInspector(Session, Inspector):
             held = {"leases": len(until), "leased_until": min(until)}
             found[name] = msgspec.structs.replace(found.get(name) or Holder(name), **held)
         return [found[name] for name in sorted(found)]
-
-
-def _places_of(letter: bytes, answers: bytes) -> list[int]:
-    return [at for at, answer in enumerate(answers) if answer == letter[0]]
 
 
 def _read_mark(after: str) -> tuple[str, bytes]:

@@ -1,7 +1,9 @@
 -- Counts of a queue, exact and from one moment. `archived` holds reason, count, reason, count, ...
+-- `token` is one that none is greater than; 0 for those who may only look at tables.
 create or replace function stats(
   queue text, out ready bigint, out delayed bigint, out leased bigint, out blocked bigint,
-  out oldest_due double precision, out paused boolean, out archived text[], out created bigint
+  out oldest_due double precision, out paused boolean, out archived text[], out created bigint,
+  out token bigint
 )
 language sql stable set search_path from current as $$
   select
@@ -15,7 +17,9 @@ language sql stable set search_path from current as $$
       select unnest(array[y.reason, sum(y.count)::text]) from tally y
       where y.queue = stats.queue group by y.reason having sum(y.count) > 0
     ),
-    (select coalesce(sum(c.count), 0)::bigint from created c where c.queue = stats.queue)
+    (select coalesce(sum(c.count), 0)::bigint from created c where c.queue = stats.queue),
+    case when has_sequence_privilege('token', 'usage, select')
+      then coalesce(pg_sequence_last_value('token'), 0) else 0 end
   from (select clock_timestamp() as now offset 0) t,
   lateral (
     select count(*) filter (where m.due <= t.now) as ready,

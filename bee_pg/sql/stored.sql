@@ -8,7 +8,7 @@ language sql stable as $$
     date_part('epoch', m.sent_at), date_part('epoch', m.due), m.holder,
     case when m.leased and m.leased_until > now then date_part('epoch', m.leased_until) end,
     m.reason, m.detail, null::double precision, m.key, m.awaits, m.reports_to, m.progress,
-    date_part('epoch', m.leased_at), m.remark, told(m.history), m.parked, m.number
+    date_part('epoch', m.leased_at), m.remark, told(m.history), m.parked, m.number, m.token
 $$;
 
 create or replace function stored(a archive) returns stored
@@ -17,7 +17,7 @@ language sql stable as $$
     a.timeouts, a.stalls, a.releases, a.unknowns, date_part('epoch', a.sent_at),
     date_part('epoch', a.due), a.holder, null::double precision, a.reason, a.detail,
     date_part('epoch', a.archived_at), a.key, a.awaits, a.reports_to, a.progress,
-    null::double precision, null::bytea, told(a.history), false, a.incarnation
+    null::double precision, null::bytea, told(a.history), false, a.incarnation, null::bigint
 $$;
 
 create or replace function stored(s successor) returns stored
@@ -25,5 +25,5 @@ language sql stable as $$
   select s.id, s.number, 'blocked', s.body, s.headers, s.priority, 0, 0, 0, 0, 0, 0,
     date_part('epoch', s.sent_at), date_part('epoch', s.due), null::text, null::double precision,
     null::text, null::bytea, null::double precision, s.key, s.awaits, s.reports_to, null::bytea,
-    null::double precision, null::bytea, null::jsonb, false, s.number
+    null::double precision, null::bytea, null::jsonb, false, s.number, null::bigint
 $$;

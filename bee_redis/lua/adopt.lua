@@ -1,12 +1,10 @@
 #!lua
 -- Take in messages as another store has shown them, and what was reported to them.
 -- KEYS  see layout.lua
--- ARGV  no token from now on is as low as this; the number of messages; then each: id, archived_at (''
---       if it is live), msg and meta with no numbers yet (no msg: only the reports are for a message that is
---       here; no meta: it has never been leased), number of reports, and of each report: id, then note and
---       result, packed
--- Returns a letter per message: t(aken in), h(ere already), r (there were only reports); in front of them
--- '!' as in send.lua.
+-- ARGV  no token from now on is as low as this; the number of messages; each message: id, archived_at (''
+--       if it is live), msg and meta with no numbers yet (no meta: it has never been leased); then for each
+--       that something was reported to: id, number of reports, and each report: id, then note and result, packed
+-- Returns a letter per message: t(aken in) or h(ere already); in front of them '!' as in send.lua.
 -- Refused as a whole when the server is out of memory, like send.lua.
 guard_all()
 local listed = call('HEXISTS', HEAD, 'listed') == 1
@@ -52,7 +50,7 @@ end
 local function hear(id, first, count)
   local to = fetch(id)
   local awaits = to and to.awaits or 0
-  if count == 0 or awaits == 0 and call('HEXISTS', KEPT, id) == 0 then return 0 end
+  if awaits == 0 and call('HEXISTS', KEPT, id) == 0 then return 0 end
   local before = call('ZLEXCOUNT', LISTS, within('r' .. id))
   for i = first, first + 2 * count - 2, 2 do
     local member = 'r' .. id .. '\0' .. ARGV[i]
@@ -67,17 +65,17 @@ local function hear(id, first, count)
 end
 
 local at, rings, answers = 3, 0, {listed and '' or '!'}
+for _ = 1, tonumber(ARGV[2]) do
+  local id, archived_at, msg, meta = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local taken
+  if archived_at then taken = take_kept(id, archived_at, msg, meta) else taken = take(id, msg, meta) end
+  answers[#answers + 1] = taken and 't' or 'h'
+  at = at + 4
+end
 while at <= #ARGV do
-  local id, archived_at, msg, meta, count = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4])
-  local letter = 'r'
-  if msg ~= '' then
-    local taken
-    if archived_at == '' then taken = take(id, msg, meta) else taken = take_kept(id, tonumber(archived_at), msg, meta) end
-    letter = taken and 't' or 'h'
-  end
-  answers[#answers + 1] = letter
-  rings = rings + hear(id, at + 5, count)
-  at = at + 5 + 2 * count
+  local count = tonumber(ARGV[at + 1])
+  rings = rings + hear(ARGV[at], at + 2, count)
+  at = at + 2 + 2 * count
 end
 rings = rings + created
 count_created()

@@ -1,0 +1,51 @@
+-- Delete messages that are as they were seen. They report to nobody.
+-- kept      whether each is archived; then its incarnation says all
+-- counts    six counters per message, one after the other
+-- returns   the numbers, from 1, of those that are not there like that
+-- locks     as `cancel` does; and archived ones in the order of their ids
+create or replace function expel(
+  queue text, ids text[], incarnations bigint[], kept boolean[], dues double precision[], priorities smallint[],
+  counts integer[], keys text[], heads bytea[], bodies bytea[]
+) returns bigint[]
+language plpgsql set search_path from current set lock_timeout = '3s'
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  places tid[];
+  gone   bigint[];
+  more   bigint[];
+  freed  text[]; -- keys
+begin
+  select coalesce(array_agg(h.place), '{}'), array_agg(h.n), array_agg(h.key) into places, gone, freed from (
+    select s.place, s.key, min(s.n) as n from ( -- one may have been seen twice
+      select m.ctid as place, m.key, d.n
+      from unnest(ids, incarnations, kept, dues, priorities, keys, heads, bodies)
+        with ordinality as d (id, incarnation, kept, due, priority, key, head, body, n)
+      join message m on m.queue = expel.queue and m.id = d.id
+      where not d.kept and m.incarnation = d.incarnation and m.token is null and m.due = to_timestamp(d.due)
+        and m.priority = d.priority and m.key is not distinct from d.key and m.headers is not distinct from d.head
+        and m.body = d.body
+        and array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] = counts[6 * d.n - 5 : 6 * d.n]
+      order by m.awaits is not null, m.reports_to is null, m.id for update of m
+    ) s group by s.place, s.key
+  ) h;
+  delete from message m where m.ctid = any (places);
+  perform let_go(expel.queue, freed);
+
+  select coalesce(array_agg(h.place), '{}'), array_agg(h.n) into places, more from (
+    select s.place, min(s.n) as n from (
+      select a.ctid as place, d.n
+      from unnest(ids, incarnations, kept) with ordinality as d (id, incarnation, kept, n)
+      join archive a on a.queue = expel.queue and a.id = d.id and a.incarnation = d.incarnation
+      where d.kept
+      order by a.id, a.incarnation for update of a
+    ) s group by s.place
+  ) h;
+  delete from archive a where a.ctid = any (places);
+  gone := coalesce(gone, '{}') || coalesce(more, '{}');
+  if exists (select from report r where r.queue = expel.queue) then
+    perform forget(expel.queue, array(select ids[n] from unnest(gone) as g (n)));
+  end if;
+  perform ring(expel.queue, (select count(f.key) from unnest(freed) as f (key)));
+  return array(select n from generate_subscripts(ids, 1) n where n <> all (gone));
+end $$;
