@@ -46,24 +46,28 @@ async def fill(
     """Put about so many messages into a queue, some of each kind."""
     share = max(2, number // 20)
     filled = Filled()
-    for n, lease in enumerate(await _leased(store, queue, _drafts("archived", share * 3))):
-        end = Settlement(
+    ended = [
+        Settlement(
             lease.receipt,
             bee.Archive(),
             Note(REASONS[n % len(REASONS)], f"line one\nnumber {n}: grüße"),
             counters=bee.Counters(errors=1),
             summary=f"it is over: {n}",
         )
-        await store.settle(queue, [end])
-    for n, lease in enumerate(await _leased(store, queue, _drafts("repeated", share * 2))):
-        again = Settlement(
+        for n, lease in enumerate(await _leased(store, queue, _drafts("archived", share * 3)))
+    ]
+    await _settle(store, queue, ended)
+    again = [
+        Settlement(
             lease.receipt,
             bee.Reschedule(DAY + n % 7),
             Note("failed", f"Traceback ... {n}"),
             counters=bee.Counters(errors=1, timeouts=n % 2),
             summary=f"OSError: {n}",
         )
-        await store.settle(queue, [again])
+        for n, lease in enumerate(await _leased(store, queue, _drafts("repeated", share * 2)))
+    ]
+    await _settle(store, queue, again)
     await _begin_groups(store, queue, share // 2, filled)
     await _let_leases_run_out(store, queue, share, filled)
     await pass_time(2 * SHORT)
@@ -76,9 +80,11 @@ async def _begin_groups(store: Store, queue: str, number: int, filled: Filled) -
     for page in _paged(filled.groups):
         await store.send(queue, [Draft(id, b"gather", DAY, awaits=AWAITED) for id in page])
     first = [Draft(f"{id}:0", b"child", reports_to=id) for id in filled.groups]
-    for lease in await _leased(store, queue, first):
-        end = Settlement(lease.receipt, bee.Delete(), Note("succeeded"), result=b"[0]")
-        await store.settle(queue, [end])
+    ends = [
+        Settlement(lease.receipt, bee.Delete(), Note("succeeded"), result=b"[0]")
+        for lease in await _leased(store, queue, first)
+    ]
+    await _settle(store, queue, ends)
 
 
 async def _let_leases_run_out(store: Store, queue: str, number: int, filled: Filled) -> None:
@@ -138,6 +144,12 @@ async def _leased(store: Store, queue: str, drafts: Sequence[Draft]) -> list[Lea
     return held
 
 
+async def _settle(store: Store, queue: str, ends: Sequence[Settlement]) -> None:
+    """Some at one moment, so that their order is not that of time alone."""
+    for n in range(0, len(ends), 20):
+        await store.settle(queue, ends[n : n + 20])
+
+
 def _paged(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[n : n + PAGE] for n in range(0, len(items), PAGE))
 
@@ -195,7 +207,7 @@ def differences(before: Seen, after: Seen, filled: Filled) -> list[str]:
     stalled = set(filled.stalled)
     for name in before.counts:
         old, new = (
-            [_plain(one) for one in _in_order(getattr(side, name)) if one.id not in stalled]
+            [_plain(one) for one in in_order(getattr(side, name)) if one.id not in stalled]
             for side in (before, after)
         )
         pairs = zip(old, new, strict=False)
@@ -207,7 +219,7 @@ def differences(before: Seen, after: Seen, filled: Filled) -> list[str]:
     return found[:10]
 
 
-def _in_order(messages: list[Stored]) -> list[Stored]:
+def in_order(messages: list[Stored]) -> list[Stored]:
     """In the order of delivery; what was passed over for its key is shown behind the others.
 
     Of those due at one moment, what awaits others has gone ahead.
