@@ -7,71 +7,25 @@ needed to go on. How a whole queue is moved is in `move.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
-from typing import Literal, TypeVar
 
-from bee_core.broker import Store
-from bee_core.clock import Clock
 from bee_core.codec import KIND_HEADER
 from bee_core.disposition import Reschedule
-from bee_core.errors import BrokerError, BrokerUnavailable, InvalidInput, OutcomeUnknown
+from bee_core.errors import InvalidInput
 from bee_core.message import Counters, Note, Receipt, Report, Settlement
+from bee_core.sides import Side
 from bee_core.stored import Page, State, Stored
 from bee_core.ticks import SCHEDULE
-from bee_core.trouble import Trouble
 
-T = TypeVar("T")
-
-Where = Literal["source", "destination"]
 PAGE_OF_REPORTS = 1000
+FIRST_PAGE = 50
+ROOM = 8 << 20
+"""Bytes of bodies, more or less, that are held at once: large jobs make small batches."""
 SHOWN = 20
 """As many ids of each trouble are kept, for people."""
 _SAME_MOMENT = 0.001
 """Two stores may round one moment differently."""
-
-
-@contextmanager
-def at(where: Where) -> Iterator[None]:
-    """What fails inside has a note that says at which of the two stores that was."""
-    try:
-        yield
-    except BrokerError as error:
-        error.add_note(where)
-        raise
-
-
-class Side:
-    """One of the two stores, asked again for a while when it is in trouble.
-
-    Every question that is asked here may be repeated, whatever became of it the first time.
-    """
-
-    def __init__(
-        self, where: Where, store: Store, clock: Clock, trouble: Trouble, patience: float
-    ) -> None:
-        self.store = store
-        self._where = where
-        self._clock = clock
-        self._trouble = trouble
-        self._patience = patience
-
-    async def ask(self, verb: str, question: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """The answer, and whether the question may have been answered before, unheard."""
-        began, unheard = self._clock.now(), False
-        while True:
-            try:
-                with at(self._where):
-                    answer = await question()
-            except (BrokerUnavailable, OutcomeUnknown) as error:
-                unheard = unheard or isinstance(error, OutcomeUnknown)
-                if self._clock.now() - began >= self._patience:
-                    raise
-                await self._trouble.back_off(verb, error)
-            else:
-                self._trouble.over(verb)
-                return answer, unheard
 
 
 class Tally:
@@ -114,6 +68,7 @@ class Carrier:
         self._source = source
         self._destination = destination
         self._batch = batch
+        self._limit = min(batch, FIRST_PAGE)
         self._held_back: AbstractSet[str] = frozenset()
         self._moved: set[str] = set()  # those that await others, and have gone
         self._here: dict[str, bool] = {}  # whether others that are reported to wait at the source
@@ -140,12 +95,15 @@ class Carrier:
                 return
             after = page.after
 
-    async def page(self, state: State, after: str | None) -> Page:
-        """One page of them."""
+    async def page(self, state: State, after: str | None, limit: int | None = None) -> Page:
+        """One page of them: so many, or as many as there is room for."""
+        most = self._limit if limit is None else limit
         page, _ = await self._source.ask(
-            "scan",
-            lambda: self._source.store.scan(self._queue, state, after=after, limit=self._batch),
+            "scan", lambda: self._source.store.scan(self._queue, state, after=after, limit=most)
         )
+        size = sum(len(message.body) for message in page.items)
+        fitting = 2 * most if size < ROOM else most * ROOM // size
+        self._limit = max(1, min(self._batch, fitting))
         return page
 
     async def take_over(self, messages: Sequence[Stored]) -> None:
@@ -179,10 +137,15 @@ class Carrier:
             if not await self._may_go(message):
                 self.tally.tied += 1
                 continue
-            load.append(message)
             if message.awaits:
-                reports[message.id] = await self._reports(message.id)
-                weight += len(reports[message.id])
+                there = await self._live_there(message.id)
+                if there is None or _is_one_life(message, there):
+                    reports[message.id] = await self._reports(message.id)
+                    weight += len(reports[message.id])
+                elif message.state is not State.ARCHIVED and not is_same(message, there):
+                    self.tally.conflicts.append(message.id)
+                    continue  # that one must not hear what was reported to this
+            load.append(message)
             if weight >= self._batch:
                 await self._move(load, reports)
                 load, reports, weight = [], {}, 0
@@ -204,6 +167,13 @@ class Carrier:
                 found is not None and found.state is not State.ARCHIVED and found.awaits > 0
             )
         return not self._here[parent]
+
+    async def _live_there(self, id: str) -> Stored | None:
+        """The live message of that id at the destination."""
+        found, _ = await self._destination.ask(
+            "get", lambda: self._destination.store.get(self._queue, id)
+        )
+        return None if found is None or found.state is State.ARCHIVED else found
 
     async def _reports(self, id: str) -> Sequence[Report]:
         store, found, after = self._source.store, list[Report](), ""
@@ -300,9 +270,7 @@ class Carrier:
             self.tally.moved += 1
             self.tally.gone += not unheard
             return
-        copy, _ = await self._destination.ask(
-            "get", lambda: self._destination.store.get(self._queue, message.id)
-        )
+        copy = await self._live_there(message.id)
         if copy is not None and _is_untouched(message, copy):
             refused, again = await self._destination.ask(
                 "expel", lambda: self._destination.store.expel(self._queue, [copy])
@@ -324,14 +292,19 @@ def is_same(message: Stored, found: Stored) -> bool:
     return message.body == found.body or message.headers.get(KIND_HEADER) == SCHEDULE
 
 
+def _is_one_life(message: Stored, copy: Stored) -> bool:
+    """Whether one is the other, moved: not only the same to do, but the same time it is done."""
+    live = State.ARCHIVED not in (message.state, copy.state)
+    return live and is_same(message, copy) and _at_once(copy.sent_at, message.sent_at)
+
+
 def _is_untouched(message: Stored, copy: Stored) -> bool:
     """Whether nothing has happened to a copy since it was made."""
     return (
-        is_same(message, copy)
+        _is_one_life(message, copy)
         and copy.state in (State.READY, State.DELAYED)
         and copy.token is None
         and copy.counters == message.counters
-        and _at_once(copy.sent_at, message.sent_at)
         and _at_once(copy.due_at, message.due_at)
     )
 

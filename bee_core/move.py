@@ -16,12 +16,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bee_core.broker import Store
-from bee_core.carrier import SHOWN, Carrier, Side, Where, at
+from bee_core.carrier import SHOWN, Carrier
 from bee_core.checks import check_queue, check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidName, InvalidOption
 from bee_core.move_events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
+from bee_core.sides import Side, Where, at
 from bee_core.stored import QueueStats, State, Stored
 from bee_core.trouble import Trouble
 
@@ -53,6 +54,13 @@ async def survey(source: Store, queues: Sequence[str] | None = None) -> list[Fou
     return found
 
 
+async def check(destination: Store, plan: Sequence[Found]) -> None:
+    """Raise if the destination does not answer, or is not ready for use. Changes nothing."""
+    with at("destination"):
+        for found in plan[:1]:
+            await destination.stats(found.queue)
+
+
 async def move(
     source: Store,
     destination: Store,
@@ -78,9 +86,7 @@ async def move(
     check_whole(batch, "batch", least=1)
     wait, patience = seconds(wait, "wait"), seconds(patience, "patience")
     plan = await survey(source, queues)
-    for found in plan:
-        with at("destination"):
-            await destination.stats(found.queue)  # it answers, and has its schema
+    await check(destination, plan)
     if plan and await is_same_store(source, destination, plan[0].queue):
         raise InvalidOption("source and destination are the same store: there is nothing to move")
     reports = []
@@ -150,6 +156,7 @@ class _Mover:
         until = self._clock.now() + wait
         told = False
         while True:
+            asked = self._clock.now()
             stats = await self._stats(self._source)
             left = until - self._clock.now()
             if not stats.leased or left <= 0:
@@ -157,7 +164,8 @@ class _Mover:
             if not told:
                 told = True
                 self._tell(Waiting(queue=self._queue, leased=stats.leased, seconds=wait))
-            await self._clock.sleep(min(_LOOK, left))
+            took = self._clock.now() - asked  # the counts of a large queue may take a while
+            await self._clock.sleep(min(max(_LOOK, 5 * took), left))
 
     async def _pass(self, token: int) -> None:
         """Everything that waits or is archived now, those that await others in front of these."""
@@ -194,11 +202,15 @@ class _Mover:
         A scan begins with the newest. To begin at its other end without holding all of it, it is
         gone through once, and only the places where its pages begin are kept.
         """
-        begins: list[str | None] = [None]
+        begin: str | None = None
+        begins = []
         async for page in self._carrier.pages(State.ARCHIVED):
-            begins.append(page.after)
-        for begin in reversed(begins[:-1]):
-            await self._carry((await self._carrier.page(State.ARCHIVED, begin)).items)
+            begins.append((begin, len(page.items)))
+            begin = page.after
+        for begin, number in reversed(begins):
+            if number:
+                page = await self._carrier.page(State.ARCHIVED, begin, number)
+                await self._carry(page.items)
 
     async def _carry(self, messages: Sequence[Stored]) -> None:
         if messages:

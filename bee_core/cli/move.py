@@ -13,7 +13,7 @@ from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
 from bee_core.cli.move_view import View
 from bee_core.cli.units import as_seconds
-from bee_core.move import BATCH, survey
+from bee_core.move import BATCH, check, survey
 from bee_core.move import move as move_queues
 from bee_core.move_events import Moved
 from bee_core.registry import connect
@@ -135,9 +135,9 @@ def _run(options: Options, view: View) -> Sequence[Moved]:
 async def _move(options: Options, view: View) -> Sequence[Moved]:
     async with connect(options.source) as source, connect(options.destination) as destination:
         plan = await survey(source, options.queues)
-        for found in plan:
-            view.tell(found)
+        view.plan(plan)
         if options.dry_run:
+            await check(destination, plan)
             return []
         return await move_queues(
             source,

@@ -40,6 +40,13 @@ class View:
         self._last: Progress | None = None
         self._told_at = 0.0
 
+    def plan(self, plan: Sequence[Found]) -> None:
+        """Show what there is."""
+        for found in plan:
+            self.tell(found)
+        if not plan:
+            self._say("nothing to move: the source holds no queue")
+
     def tell(self, event: Event) -> None:
         """Show one event."""
         if self._as_json:

@@ -396,6 +396,37 @@ async def test_what_was_reported_to_an_archived_message_can_be_read_when_it_is_r
     assert [b"1"] == [one.result for one in await destination.reports(QUEUE, "all")]
 
 
+async def test_another_group_of_the_same_id_hears_nothing_of_this_one(
+    source: FaultyBroker, destination: FaultyBroker, clock: ManualClock
+) -> None:
+    """Neither of one that waits, nor of one that is archived."""
+    for id, way in (("waits", None), ("archived", bee.Archive())):
+        await source.send(QUEUE, [Draft(id, b"", 900, awaits=2 if way is None else 1)])
+        await source.send(QUEUE, [Draft("one", b"", reports_to=id)])
+        for end in (bee.Delete(), way):
+            if end is not None:
+                lease = await lease_one(source)
+                await source.settle(QUEUE, [Settlement(lease.receipt, end, Note("failed"))])
+        await destination.send(QUEUE, [Draft(id, b"other", 900, awaits=1)])
+
+    report = await move_now(source, destination, clock)
+
+    assert ({"conflict": 1}, ["waits"]) == (report.left, list(report.conflicts))
+    for id in ("waits", "archived"):
+        assert [] == list(await destination.reports(QUEUE, id))
+
+
+async def test_large_jobs_make_small_batches(
+    source: FaultyBroker, destination: FaultyBroker, clock: ManualClock
+) -> None:
+    await source.send(QUEUE, [Draft(f"{n:03}", b"x" * (1 << 20)) for n in range(80)])
+
+    report = await move_now(source, destination, clock, batch=500)
+
+    assert 80 == report.moved
+    assert destination.calls["adopt"] >= 1 + 1 + 30 // 8
+
+
 # What changes meanwhile.
 
 
