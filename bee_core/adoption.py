@@ -1,4 +1,4 @@
-"""What `adopt` and `expel` are given: checked by one rule for all backends, and cut into batches."""
+"""What `adopt` and `expel` are given: checked by one rule for all backends, cut into batches."""
 
 from __future__ import annotations
 

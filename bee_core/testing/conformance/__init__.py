@@ -18,12 +18,17 @@ arguments whose name begins with `test_`. Not covered, because they need a broke
 that every call ends within its deadline, and which errors trouble turns into.
 """
 
+from bee_core.testing.conformance.adopt import Adopting
+from bee_core.testing.conformance.adopt_manners import AdoptingManners
+from bee_core.testing.conformance.adopt_reports import AdoptedReports
 from bee_core.testing.conformance.announce import Announcing
 from bee_core.testing.conformance.archive import Archiving
 from bee_core.testing.conformance.awaits import Awaiting
 from bee_core.testing.conformance.cancel import Cancelling
 from bee_core.testing.conformance.closing import Closing
 from bee_core.testing.conformance.created import Created
+from bee_core.testing.conformance.expel import Expelling
+from bee_core.testing.conformance.expel_together import ExpellingTogether
 from bee_core.testing.conformance.extend import Extending
 from bee_core.testing.conformance.guards import Guards
 from bee_core.testing.conformance.harness import Harness
@@ -85,6 +90,11 @@ class BrokerConformance(
     Inspecting,
     Scanning,
     Operating,
+    Adopting,
+    AdoptingManners,
+    AdoptedReports,
+    Expelling,
+    ExpellingTogether,
     Waiting,
     Together,
     Interrupted,

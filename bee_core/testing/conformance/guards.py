@@ -10,8 +10,8 @@ from typing import Any
 from bee_core.broker import Broker, Inspector, Store
 from bee_core.disposition import Delete
 from bee_core.errors import InvalidInput, InvalidName, InvalidOption
-from bee_core.message import Draft, Rate, Receipt, Settlement, Throttle
-from bee_core.stored import State
+from bee_core.message import ZERO, Draft, Rate, Receipt, Settlement, Throttle
+from bee_core.stored import State, Stored
 from bee_core.testing.conformance.archive import archive, archived
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
@@ -46,6 +46,17 @@ BAD_IDS = ["", "a\x00", "\n", "a\tb", "\x1b", "\ud800", "x" * 201]
 BAD_NUMBERS = [-1, -0.001, math.nan, math.inf, -math.inf, 1e12]
 
 A = Receipt("a", 1)
+SEEN = Stored(
+    id="a",
+    incarnation=1,
+    state=State.READY,
+    body=b"",
+    headers={},
+    priority=0,
+    counters=ZERO,
+    sent_at=1e9,
+    due_at=1e9,
+)
 Call = Callable[[], Awaitable[object]]
 
 
@@ -328,5 +339,7 @@ def verbs(broker: Store, queue: str) -> Mapping[str, Call]:
         "drop": lambda: broker.drop(queue),
         "pause": lambda: broker.pause(queue),
         "resume": lambda: broker.resume(queue),
+        "adopt": lambda: broker.adopt(queue, [SEEN]),
+        "expel": lambda: broker.expel(queue, [SEEN]),
         "workers": lambda: broker.workers(queue),
     }
