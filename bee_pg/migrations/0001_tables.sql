@@ -223,7 +223,7 @@ create type stored as (
     unknowns integer, sent_at double precision, due_at double precision, holder text,
     leased_until double precision, reason text, detail bytea, archived_at double precision,
     key text, awaits integer, reports_to text, progress bytea, leased_at double precision, remark bytea,
-    history jsonb, parked boolean, number bigint
+    history jsonb, parked boolean, number bigint, token bigint
 );
 
 -- The end of a message, as it is reported and kept.
