@@ -15,10 +15,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 import bee_core as bee
 from bee_core.broker import Store
 from bee_core.message import Draft, Lease, Note, Rate, Receipt, Settlement, Throttle
-from bee_core.stored import Episode, State
+from bee_core.stored import Episode, State, Stored
 from bee_memory import MemoryBroker
 from tests.chaos import stores
 
@@ -45,6 +47,7 @@ class Pair:
         self._chance = chance
         self._held: list[tuple[Lease, Lease]] = []
         self._throttle = chance.choice(THROTTLES)
+        self._seen: dict[str, tuple[Stored, Stored]] = {}
         self.steps: list[str] = []
 
     async def step(self) -> None:
@@ -57,6 +60,9 @@ class Pair:
             self._announce,
             self._restore,
             self._prune,
+            self._glance,
+            self._expel,
+            self._move,
             self._purge,
         ]
         weights = [1.0] * (len(verbs) - 1) + [0.1]
@@ -195,6 +201,49 @@ class Pair:
             "prune", await self._ask(f"prune {keep}", lambda b: b.prune(self._queue, keep=keep))
         )
 
+    async def _glance(self) -> None:
+        """Remember what waits, to expel some of it later, as it was seen now."""
+        one, other = [{item.id: item for item in await self._waiting(b)} for b in self._both]
+        self._same("waiting", (sorted(one), sorted(other)))
+        self._seen = {id: (one[id], other[id]) for id in one}
+
+    async def _expel(self) -> None:
+        ids = self._chance.sample(sorted(self._seen), min(2, len(self._seen)))
+        self.steps.append(f"expel {ids}")
+        left = [
+            [item.id for item in await b.expel(self._queue, [self._seen[id][n] for id in ids])]
+            for n, b in enumerate(self._both)
+        ]
+        self._same("expel", (left[0], left[1]))
+
+    async def _move(self) -> None:
+        """Out of the queue and in again, due one after the other: else their order would be open.
+
+        For the same reason not while one is held.
+        """
+        if (await self._both[0].stats(self._queue)).leased:
+            return
+        self.steps.append("move")
+        counts = []
+        for broker in self._both:
+            items = sorted(await self._waiting(broker), key=lambda item: item.id)
+            kept = (await broker.scan(self._queue, State.ARCHIVED, limit=1000)).items
+            told = {id: await broker.reports(self._queue, id) for id in sorted(PARENTS)}
+            assert [] == list(await broker.expel(self._queue, [*items, *kept]))
+            items = [
+                msgspec.structs.replace(item, due_at=item.due_at // LONG * LONG + n)
+                for n, item in enumerate(items)
+            ]
+            assert [] == list(await broker.adopt(self._queue, [*items, *kept], reports=told))
+            counts.append(len(items))
+        self._same("move", (counts[0], counts[1]))
+
+    async def _waiting(self, broker: Store) -> list[Stored]:
+        found: list[Stored] = []
+        for state in (State.READY, State.DELAYED):
+            found += (await broker.scan(self._queue, state, limit=1000)).items
+        return found
+
     async def _purge(self) -> None:
         self._same("purge", await self._ask("purge", lambda b: b.purge(self._queue)))
 
@@ -228,7 +277,7 @@ def _plain(lease: Lease) -> tuple[Any, ...]:
     return (lease.receipt.id, lease.body, lease.counters, lease.key, lease.reports_to)
 
 
-def _shown(item: bee.Stored) -> tuple[Any, ...]:
+def _shown(item: Stored) -> tuple[Any, ...]:
     return (
         item.id,
         item.state,
@@ -242,6 +291,7 @@ def _shown(item: bee.Stored) -> tuple[Any, ...]:
         item.progress,
         item.holder,
         item.leased_at is None,
+        item.token is None,
         item.remark,
         [_happened(episode) for episode in item.history],
     )
