@@ -102,12 +102,14 @@ class Carrier:
             "scan", lambda: self._source.store.scan(self._queue, state, after=after, limit=most)
         )
         size = sum(len(message.body) for message in page.items)
-        fitting = 2 * most if size < ROOM else most * ROOM // size
-        self._limit = max(1, min(self._batch, fitting))
+        if size > ROOM:
+            self._limit = max(1, len(page.items) * ROOM // size)
+        elif len(page.items) >= self._limit:
+            self._limit = min(self._batch, 2 * self._limit)
         return page
 
-    async def take_over(self, messages: Sequence[Stored]) -> None:
-        """End leases that have run out, as a worker would that takes them over."""
+    async def take_over(self, messages: Sequence[Stored]) -> bool:
+        """End leases that ran out, as a worker would that takes them over. Whether some had."""
         stalled = [
             Settlement(
                 Receipt(message.id, message.token),
@@ -122,6 +124,7 @@ class Carrier:
             await self._source.ask(
                 "settle", lambda: self._source.store.settle(self._queue, stalled)
             )
+        return bool(stalled)
 
     async def get(self, id: str) -> Stored | None:
         """A message of the source."""

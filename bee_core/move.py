@@ -141,14 +141,17 @@ class _Mover:
         await self._source.ask("pause", lambda: self._source.store.pause(self._queue))
         stats = await self._await_leases(wait)
         self._found = _found(self._queue, stats).total
-        for _ in range(_PASSES):
+        late = 0
+        while late < _PASSES:
             before = self._carrier.tally.moved
             await self._pass(stats.token)
             stats = await self._stats(self._source)
-            if _waiting(stats) <= self._carrier.tally.staying:
+            progress = self._carrier.tally.moved > before
+            if _waiting(stats) > self._carrier.tally.staying:  # something comes, or changes
+                late += 1
+                await self._clock.sleep(0.0 if progress else _LOOK)
+            elif not (progress and self._carrier.tally.tied):  # who was tied to what has gone now?
                 break
-            if self._carrier.tally.moved == before:
-                await self._clock.sleep(_LOOK)  # something comes or changes all the time
         return await self._finish(stats)
 
     async def _await_leases(self, wait: float) -> QueueStats:
@@ -168,33 +171,27 @@ class _Mover:
             await self._clock.sleep(min(max(_LOOK, 5 * took), left))
 
     async def _pass(self, token: int) -> None:
-        """Everything that waits or is archived now, those that await others in front of these."""
+        """Everything that waits or is archived now.
+
+        What is delayed comes first, because with time it becomes ready, and because those that
+        await others mostly are: so they are there before these, and nobody reports in vain.
+        """
         carrier = self._carrier
         await carrier.begin_pass(await self._held_back(), token)
-        while await self._carry_awaiting() and carrier.tally.tied:
-            carrier.tally.tied = 0  # a group within a group follows when that is there
-        for state in (State.READY, State.DELAYED):
-            async for page in carrier.pages(state):
-                await self._carry([m for m in page.items if not m.awaits and m.token is None])
+        for state in (State.DELAYED, State.READY):
+            await self._carry_waiting(state)
         await self._carry_archive()
 
-    async def _carry_awaiting(self) -> bool:
-        """Those that await others, so that nobody reports in vain. Whether some have gone."""
-        carrier, before = self._carrier, self._carrier.tally.moved
-        for state in (State.DELAYED, State.READY):  # in the order in which time changes them
-            async for page in carrier.pages(state):
-                await carrier.take_over(page.items)
-                awaiting = [await self._anew(m) for m in page.items if m.awaits]
-                await self._carry([m for m in awaiting if m is not None])
-        return carrier.tally.moved > before
-
-    async def _anew(self, message: Stored) -> Stored | None:
-        """As it is since its lease has ended, if it had one that ran out."""
-        if message.token is None:
-            return message
-        found = await self._carrier.get(message.id)
-        waits = found is not None and found.state in (State.READY, State.DELAYED)
-        return found if waits else None
+    async def _carry_waiting(self, state: State) -> None:
+        after: str | None = None
+        while True:
+            page = await self._carrier.page(state, after)
+            if await self._carrier.take_over(page.items):
+                continue  # others may stand elsewhere since: look again
+            await self._carry(page.items)
+            if page.after is None:
+                return
+            after = page.after
 
     async def _carry_archive(self) -> None:
         """The pages with the oldest first, so that the newest is the last to come.
