@@ -28,6 +28,7 @@ COMMANDS = {
     "pause": "bee_core.cli.pause:pause",
     "resume": "bee_core.cli.pause:resume",
     "purge": "bee_core.cli.purge:purge",
+    "move": "bee_core.cli.move:move",
     "cron": "bee_core.cli.cron:cron",
     "schema": "bee_core.cli.schema:schema",
     "archive": "bee_core.cli.archive:archive",

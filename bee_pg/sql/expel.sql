@@ -16,30 +16,39 @@ declare
   more   bigint[];
   freed  text[]; -- keys
 begin
+  perform from message m
+    where m.queue = expel.queue and m.id = any (array(
+      select d.id from unnest(ids, kept) as d (id, kept) where not d.kept
+    ))
+    order by m.awaits is not null, m.reports_to is null, m.id for update;
+  -- "offset 0": one look by its id for each that was seen, whatever the statistics say. Joined the other way
+  -- round, all of a queue that was never analysed is compared with all of the batch.
   select coalesce(array_agg(h.place), '{}'), array_agg(h.n), array_agg(h.key) into places, gone, freed from (
-    select s.place, s.key, min(s.n) as n from ( -- one may have been seen twice
-      select m.ctid as place, m.key, d.n
-      from unnest(ids, incarnations, kept, dues, priorities, keys, heads, bodies)
-        with ordinality as d (id, incarnation, kept, due, priority, key, head, body, n)
-      join message m on m.queue = expel.queue and m.id = d.id
-      where not d.kept and m.incarnation = d.incarnation and m.token is null and m.due = to_timestamp(d.due)
-        and m.priority = d.priority and m.key is not distinct from d.key and m.headers is not distinct from d.head
-        and m.body = d.body
-        and array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] = counts[6 * d.n - 5 : 6 * d.n]
-      order by m.awaits is not null, m.reports_to is null, m.id for update of m
-    ) s group by s.place, s.key
+    select m.place, m.key, min(d.n) as n -- one may have been seen twice
+    from unnest(ids, incarnations, kept, dues, priorities, keys, heads, bodies)
+      with ordinality as d (id, incarnation, kept, due, priority, key, head, body, n)
+    cross join lateral (
+      select m.ctid as place, m.* from message m where m.queue = expel.queue and m.id = d.id offset 0
+    ) m
+    where not d.kept and m.incarnation = d.incarnation and m.token is null and m.due = to_timestamp(d.due)
+      and m.priority = d.priority and m.key is not distinct from d.key and m.headers is not distinct from d.head
+      and m.body = d.body
+      and array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] = counts[6 * d.n - 5 : 6 * d.n]
+    group by m.place, m.key
   ) h;
   delete from message m where m.ctid = any (places);
   perform let_go(expel.queue, freed);
 
   select coalesce(array_agg(h.place), '{}'), array_agg(h.n) into places, more from (
-    select s.place, min(s.n) as n from (
-      select a.ctid as place, d.n
-      from unnest(ids, incarnations, kept) with ordinality as d (id, incarnation, kept, n)
-      join archive a on a.queue = expel.queue and a.id = d.id and a.incarnation = d.incarnation
-      where d.kept
-      order by a.id, a.incarnation for update of a
-    ) s group by s.place
+    select a.place, min(d.n) as n from (
+      select d.* from unnest(ids, incarnations, kept) with ordinality as d (id, incarnation, kept, n)
+      where d.kept order by d.id collate "C", d.incarnation
+    ) d
+    cross join lateral (
+      select a.ctid as place from archive a
+      where a.queue = expel.queue and a.id = d.id and a.incarnation = d.incarnation for update
+    ) a
+    group by a.place
   ) h;
   delete from archive a where a.ctid = any (places);
   gone := coalesce(gone, '{}') || coalesce(more, '{}');

@@ -8,7 +8,7 @@ language sql stable as $$
     date_part('epoch', m.sent_at), date_part('epoch', m.due), m.holder,
     case when m.leased and m.leased_until > now then date_part('epoch', m.leased_until) end,
     m.reason, m.detail, null::double precision, m.key, m.awaits, m.reports_to, m.progress,
-    date_part('epoch', m.leased_at), m.remark, told(m.history), m.parked, m.number, m.token
+    date_part('epoch', m.leased_at), m.remark, case when m.history is not null then told(m.history) end, m.parked, m.number, m.token
 $$;
 
 create or replace function stored(a archive) returns stored
@@ -17,7 +17,7 @@ language sql stable as $$
     a.timeouts, a.stalls, a.releases, a.unknowns, date_part('epoch', a.sent_at),
     date_part('epoch', a.due), a.holder, null::double precision, a.reason, a.detail,
     date_part('epoch', a.archived_at), a.key, a.awaits, a.reports_to, a.progress,
-    null::double precision, null::bytea, told(a.history), false, a.incarnation, null::bigint
+    null::double precision, null::bytea, case when a.history is not null then told(a.history) end, false, a.incarnation, null::bigint
 $$;
 
 create or replace function stored(s successor) returns stored

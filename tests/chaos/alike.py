@@ -160,7 +160,9 @@ class Pair:
         }
 
     async def _cancel(self) -> None:
-        ids = self._chance.sample(IDS, 2)
+        # Whether one that is cancelled hears of the others, is open: none may report to another.
+        children = [id for id in IDS if id not in PARENTS]
+        ids = self._chance.choice([[self._chance.choice(IDS)], self._chance.sample(children, 2)])
         ends: list[bee.Terminal] = [bee.Delete(), bee.Archive()]
         to = self._chance.choice(ends)
         running = self._chance.random() < 0.5

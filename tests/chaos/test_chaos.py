@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos import herds, kills, outages, restarts, schedules, stores
+from tests.chaos import herds, kills, moves, outages, restarts, schedules, stores
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
@@ -70,3 +70,17 @@ def test_every_worker_goes_on_when_a_server_is_back(store: str) -> None:
 
     assert [] == report.faults, report.lines()
     assert 4 == len(report.back_after)
+
+
+@pytest.mark.parametrize(("source", "destination"), [stores.NAMES, stores.NAMES[::-1]])
+def test_a_move_that_is_killed_again_and_again_loses_nothing(source: str, destination: str) -> None:
+    servers = [stores.durable(source), stores.durable(destination)]
+    try:
+        urls = [server.url for server in servers]
+        report = moves.run(*urls, jobs=2_000, interrupts=3, batch=50)
+    finally:
+        for server in servers:
+            server.stop()
+
+    assert [] == report.faults, report.lines()
+    assert 3 == report.kills

@@ -12,9 +12,11 @@ from types import ModuleType
 from bee_memory import MemoryBroker
 
 from . import (
+    adopt,
     announce,
     archive,
     awaits,
+    expel,
     heard,
     history,
     identity,
@@ -53,6 +55,8 @@ LIKELY: dict[ModuleType, tuple[str, ...]] = {
     progress: ("progress", "created", "lease"),
     history: ("history", "remarks", "archive"),
     announce: ("announce", "inspect"),
+    adopt: ("adopt", "adopt_manners", "adopt_reports"),
+    expel: ("expel", "expel_together", "adopt_reports", "adopt_manners"),
 }
 """For each kind of mutant, the modules of the suite that ought to notice it. Tried first."""
 
