@@ -22,6 +22,7 @@ from bee_core.cli.chaos.audit import Audit, audit
 from bee_core.cli.chaos.proxy import Proxy
 from bee_core.cli.chaos.server import Guard, stop
 from bee_core.cli.chaos.watching import Watch
+from bee_core.config import worker_variable
 from bee_core.disposition import Archive
 from bee_core.message import Draft
 from bee_core.queue import POLICY_HEADER
@@ -129,10 +130,11 @@ class Run:
 
     def _start(self, url: str) -> subprocess.Popen[bytes]:
         plan = self._plan
-        words = [plan.target, "--url", url, "--queues", ",".join(plan.queues)]
+        words = [plan.target, "--queues", ",".join(plan.queues)]
         words += ["--processes", str(plan.processes), "--events", str(self._events)]
         command = [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
-        return self._guard.start([*command, "--log-level", "warning"], "worker", BEE_URL=url)
+        where = dict.fromkeys(("BEE_URL", worker_variable("url")), url)  # not for `ps`
+        return self._guard.start([*command, "--log-level", "warning"], "worker", **where)
 
     async def _until_working(self, worker: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _UP
