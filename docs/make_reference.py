@@ -29,11 +29,13 @@ GROUPS = {
     "Limits": "Throttle Rate Auto Meter Reading",
     "Results": "Result Report",
     "Looking at it": (
-        "explain Explanation Stored State Episode QueueStats Holder Server Finding Health QueueHealth "
-        "Counters Note Event Observer log_events"
+        "explain Explanation Stored State Episode QueueStats Holder Server Finding Health "
+        "QueueHealth Counters Note Event Observer log_events"
     ),
     "Workers by hand": "Worker",
-    "Brokers": "Broker Inspector Store Examined Described Draft Lease Receipt Settlement Codec JsonCodec",
+    "Brokers": (
+        "Broker Inspector Store Examined Described Draft Lease Receipt Settlement Codec JsonCodec"
+    ),
     "Errors": (
         "BeeError InvalidInput InvalidName InvalidOption InvalidPayload PayloadTooLarge IdTaken "
         "UnknownScheme NoHandler MustAwait BrokerError BrokerUnavailable OutcomeUnknown BrokerFull "
