@@ -82,9 +82,10 @@ class Background:
             self._loop.call_soon_threadsafe(call.start)
             call.ended.acquire()
         except BaseException:
-            with suppress(RuntimeError):  # the loop was closed, and with it every call
-                self._loop.call_soon_threadsafe(call.cancel)
-                call.ended.acquire()
+            if not call.over:  # else it may be that nobody will say so again
+                with suppress(RuntimeError):  # the loop was closed, and with it every call
+                    self._loop.call_soon_threadsafe(call.cancel)
+                    call.ended.acquire()
             raise
         return call.result()
 
@@ -158,7 +159,7 @@ class Background:
 class _Call(Generic[T]):
     """One call, from when it is asked for until somebody has its result."""
 
-    __slots__ = ("_background", "_error", "_result", "_task", "_work", "ended")
+    __slots__ = ("_background", "_error", "_result", "_task", "_work", "ended", "over")
 
     def __init__(self, work: Callable[[], Awaitable[T]], background: Background) -> None:
         self._work = work
@@ -166,7 +167,8 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._error: BaseException | None = None
-        self.ended = threading.Lock()
+        self.over = False
+        self.ended = threading.Lock()  # is released, once, when it is over
         self.ended.acquire()
 
     def start(self) -> None:
@@ -175,10 +177,10 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         """Called in the loop after `start` was; if it was not, there is nothing to wait for."""
-        if self._task is None:
-            self.ended.release()
-        else:
+        if self._task is not None:
             self._task.cancel()
+        elif not self.over:
+            self._end()
 
     def result(self) -> T:
         if self._error is None:
@@ -198,8 +200,13 @@ class _Call(Generic[T]):
             self._error = task.exception()
             if self._error is None:
                 self._result = task.result()
+        self._task = None  # its destructor is not for who waits, and may be interrupted any time
         if not self._background.closed:
-            self.ended.release()
+            self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self.ended.release()
 
 
 _starting = threading.Lock()

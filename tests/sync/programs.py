@@ -8,6 +8,8 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import random
+import signal
 import sys
 import threading
 import time
@@ -142,6 +144,33 @@ def waits() -> None:
     send("first")
     print("waiting", flush=True)  # noqa: T201
     greetings.result("first", timeout=600)
+
+
+class Interrupt(BaseException):
+    """What a signal's handler raises."""
+
+
+def interrupts() -> None:
+    """Interrupt sends at any moment: none hangs, and none is done in part."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    send("first")
+    sent, unsure = 1, 0
+    for number in range(3000):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 5e-4))
+            send(str(number))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            sent += 1
+        except Interrupt:
+            unsure += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert sent <= greetings.broker.stats("greetings").ready <= sent + unsure
+    assert ["MainThread", "bee:sync"] == [thread.name for thread in threading.enumerate()]
+    print("done")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -118,6 +118,18 @@ def test_a_program_that_waits_is_ended_by_an_interrupt(shared_url: str) -> None:
     assert "Exception ignored" not in said
 
 
+def test_a_call_that_is_interrupted_at_any_moment_neither_hangs_nor_is_done_in_part() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sync.programs", "interrupts", "memory://"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert ("done\n", 0) == (done.stdout, done.returncode), done.stderr
+
+
 def test_a_program_whose_server_is_silent_ends_soon_after_its_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}?deadline=1"
