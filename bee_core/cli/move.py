@@ -13,9 +13,9 @@ from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
 from bee_core.cli.move_view import View
 from bee_core.cli.units import as_seconds
-from bee_core.move import BATCH, check, survey
-from bee_core.move import move as move_queues
-from bee_core.move_events import Moved
+from bee_core.moving import BATCH, check, survey
+from bee_core.moving import move as move_queues
+from bee_core.moving.events import Moved
 from bee_core.registry import connect
 
 INTERRUPTED = 130

@@ -11,7 +11,7 @@ from typing import Any, TextIO, assert_never
 import click
 import msgspec
 
-from bee_core.move_events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
+from bee_core.moving.events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
 from bee_core.url import redact
 
 _EVERY = 5.0

@@ -19,9 +19,7 @@ from bee_core.cli.loading import WrongUse, load_hive, store_of
 from bee_core.codec import KIND_HEADER, JsonCodec, peek_kind
 from bee_core.errors import DecodeError
 from bee_core.hive_queue import HiveQueue
-from bee_core.schema import compare
-from bee_core.schema_limits import Change
-from bee_core.shape import DIALECT, Schema, schema_of
+from bee_core.schema import DIALECT, Change, Schema, compare, schema_of
 from bee_core.stored import State, Stored
 
 _PAGE = 500

@@ -22,7 +22,7 @@ import msgspec
 import bee_core as bee
 from bee_core.broker import Store
 from bee_core.message import Lease, Note, Settlement, Throttle
-from bee_core.move_events import Moved
+from bee_core.moving.events import Moved
 from bee_core.stored import State
 from tests.chaos import stores
 from tests.chaos.verdict import tell

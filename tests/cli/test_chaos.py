@@ -24,7 +24,7 @@ from bee_core.cli.chaos.making import CannotMake, make
 from bee_core.cli.chaos.running import cuttable, kept
 from bee_core.cli.lines import Reader
 from bee_core.message import Counters, Note
-from bee_core.shape import schema_of
+from bee_core.schema import schema_of
 from bee_core.stored import State, Stored
 from tests.servers import PgServer, RedisServer, free_port, valkey_binary
 

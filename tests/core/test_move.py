@@ -10,8 +10,8 @@ import pytest
 
 import bee_core as bee
 from bee_core.message import Draft, Lease, Note, Settlement
-from bee_core.move import is_same_store, move, survey
-from bee_core.move_events import Event, Found, Moved, Progress, Setback, Waiting
+from bee_core.moving import is_same_store, move, survey
+from bee_core.moving.events import Event, Found, Moved, Progress, Setback, Waiting
 from bee_core.stored import State
 from bee_core.testing import FaultyBroker, ManualClock
 from bee_memory import MemoryBroker

@@ -19,8 +19,7 @@ from msgspec import Meta
 
 import bee_core as bee
 from bee_core.codec import JsonCodec
-from bee_core.schema import compare
-from bee_core.shape import schema_of
+from bee_core.schema import compare, schema_of
 
 
 class Colour(enum.Enum):

@@ -26,7 +26,7 @@ from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.message import Draft
 from bee_core.registry import connect
-from bee_core.shape import schema_of
+from bee_core.schema import schema_of
 from bee_core.url import redact
 
 EXAMPLE = "bee_core.cli.chaos.example:hive"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bee_core.shape import Schema
+from bee_core.schema import Schema
 
 _TEXTS = {
     "date-time": "2026-01-02T03:04:05Z",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bee_core.shape import Schema
+from bee_core.schema.shape import Schema
 
 ANNOTATIONS = frozenset({"title", "description", "examples", "deprecated", "default", "$defs"})
 """What is for people, and checked by nobody."""

@@ -14,7 +14,7 @@ from bee_core.codec import KIND_HEADER
 from bee_core.disposition import Reschedule
 from bee_core.errors import InvalidInput
 from bee_core.message import Counters, Note, Receipt, Report, Settlement
-from bee_core.sides import Side
+from bee_core.moving.sides import Side
 from bee_core.stored import Page, State, Stored
 from bee_core.ticks import SCHEDULE
 

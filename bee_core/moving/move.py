@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bee_core.broker import Store
-from bee_core.carrier import SHOWN, Carrier
 from bee_core.checks import check_queue, check_whole
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.duration import Duration, seconds
 from bee_core.errors import InvalidName, InvalidOption
-from bee_core.move_events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
-from bee_core.sides import Side, Where, at
+from bee_core.moving.carrier import SHOWN, Carrier
+from bee_core.moving.events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
+from bee_core.moving.sides import Side, Where, at
 from bee_core.stored import QueueStats, State, Stored
 from bee_core.trouble import Trouble
 

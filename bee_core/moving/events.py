@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bee_core.sides import Where
+from bee_core.moving.sides import Where
 
 Why: TypeAlias = Literal["running", "conflict", "refused", "group", "new"]
 """Why a message stays: it runs; another one of its id is live at the destination; the destination

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bee_core.schema_limits import (
+from bee_core.schema.limits import (
     Change,
     describe,
     fit_limits,
@@ -23,7 +23,7 @@ from bee_core.schema_limits import (
     rules,
     takes,
 )
-from bee_core.shape import Schema
+from bee_core.schema.shape import Schema
 
 _ANYTHING: Schema = {}
 _TEXT: Schema = {"type": "string"}
