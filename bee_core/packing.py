@@ -53,7 +53,7 @@ def pack_headers(headers: Mapping[str, str]) -> bytes:
     if not headers:
         return b""
     try:
-        return _encode(headers)
+        return _encode(headers if type(headers) is dict else dict(headers))
     except UnicodeEncodeError as error:
         raise InvalidPayload(f"headers that UTF-8 cannot hold: {error}") from error
 

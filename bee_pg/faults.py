@@ -24,8 +24,9 @@ _NO_SCHEMA = frozenset({"3F000", "42P01", "42883", "42704"})
 
 _GRANTS = (
     "Whoever works needs: grant usage on schema {schema}; grant select, insert, update, delete on "
-    "all tables in schema {schema}; grant usage on all sequences in schema {schema}. Less will do "
-    "for others: docs/production/postgres.md"
+    "all tables in schema {schema}; grant usage on all sequences in schema {schema}; to take in a "
+    "queue of another store, also grant update on sequence {schema}.token. Less will do for "
+    "others: docs/production/postgres.md"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -75,7 +76,7 @@ async def rich(h: Harness, id: str, state: State = State.READY, **fields: Any) -
     makers = {State.READY: foreign, State.DELAYED: delayed, State.ARCHIVED: archived}
     everything: dict[str, Any] = {
         "body": bytes(range(256)),
-        "headers": {"": "x", "trace": '"🐝"\n'},
+        "headers": MappingProxyType({"": "x", "trace": '"🐝"\n'}),
         "priority": -7,
         "counters": Counters(
             deliveries=11, errors=5, timeouts=4, stalls=3, releases=2, unknowns=2**31 - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from bee_core.disposition import Archive
 from bee_core.message import ZERO, Sent
 from bee_core.stored import State
@@ -206,6 +208,12 @@ class Sending(Conformance):
 
             assert bodies == stored
             assert bodies == leased
+
+    async def test_headers_may_be_any_mapping(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", headers=MappingProxyType({"k": "v"})))
+
+            assert {"k": "v"} == dict((await lease_one(h)).headers)
 
     async def test_headers_come_back_as_they_were(self) -> None:
         headers = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import psycopg
 import pytest
 
 from bee_core.disposition import Archive, Delete
 from bee_core.errors import BrokerMisconfigured
 from bee_core.message import Draft, Sent
+from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
 from bee_pg import PgBroker
 from tests.servers import PgServer
@@ -30,6 +32,7 @@ grant select, insert, update on bee.message, bee.successor to sender;
 grant insert on bee.created, bee.wake to sender;
 grant usage on sequence bee.number to sender;
 """
+MOVES = "grant update on sequence bee.token to worker"
 GROUPS = """
 grant delete on bee.message to sender;
 grant select, delete on bee.report to sender;
@@ -75,6 +78,26 @@ async def test_a_worker_needs_no_more_than_to_read_and_write_rows(staffed: str) 
         assert set() == await broker.cancel(QUEUE, ["m1"], to=Delete())
         assert 299 == await broker.prune(QUEUE)
         await broker.drop(QUEUE)
+
+
+async def test_a_worker_needs_a_little_more_to_raise_the_tokens(staffed: str) -> None:
+    async with PgBroker(as_role(staffed, "worker")) as broker:
+        await send(broker, "a")
+        [held] = await lease(broker)
+        seen = (await broker.scan(QUEUE, State.LEASED)).items[0]
+        await settle(broker, [held])
+        free = msgspec.structs.replace(
+            seen, state=State.READY, token=None, leased_at=None, leased_until=None
+        )
+
+        assert [] == await broker.adopt(QUEUE, [free], beyond=held.receipt.token)
+        with pytest.raises(BrokerMisconfigured, match=r"(?s)denied.*update on sequence bee.token"):
+            await broker.adopt("other", [free], beyond=10**15)
+        assert 0 == (await broker.stats("other")).live
+
+        ask(as_role(staffed, "owner"), MOVES)
+        assert [] == await broker.adopt("other", [free], beyond=10**15)
+        assert 10**15 < (await lease(broker, queue="other"))[0].receipt.token
 
 
 async def test_a_worker_cannot_change_the_schema(staffed: str) -> None:

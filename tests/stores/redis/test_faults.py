@@ -191,6 +191,19 @@ async def test_a_full_server_takes_no_more_and_says_so(full: RedisBroker) -> Non
     assert 20 == (await full.stats(QUEUE)).ready
 
 
+async def test_a_full_server_adopts_nothing_and_expels(full: RedisBroker) -> None:
+    page = await full.scan(QUEUE, State.READY)
+
+    for queue in (QUEUE, "another"):
+        with pytest.raises(BrokerFull, match="maxmemory"):
+            await full.adopt(queue, page.items, beyond=2**52)
+    assert [] == await full.expel(QUEUE, page.items)
+
+    stats = await full.stats(QUEUE)
+    assert 0 == stats.live
+    assert 2**52 > stats.token
+
+
 async def test_a_full_server_is_worked_and_drained(server: RedisServer, full: RedisBroker) -> None:
     server.ask("SCRIPT", "FLUSH")
     held = await lease(full, 10)
