@@ -58,10 +58,10 @@ begin
              g.stalls, g.releases, g.unknowns, g.priority, g.awaits, g.holder, g.reason, g.detail, g.head,
              g.body, g.key, g.parent, g.progress, g.history
       from given g
-      where g.archived_at is not null and not exists (
-        select from archive a
-        where a.queue = adopt.queue and a.id = g.id and a.sent_at = g.sent_at and a.archived_at = g.archived_at
-      )
+      where g.archived_at is not null and ( -- a "not exists" would be a join, and may read all of the archive
+        select true from archive a
+        where a.queue = adopt.queue and a.id = g.id and a.sent_at = g.sent_at and a.archived_at = g.archived_at limit 1
+      ) is null
       order by g.id, g.sent_at, g.archived_at, g.n
       returning incarnation as number
   ), counted as (
