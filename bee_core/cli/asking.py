@@ -11,12 +11,12 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.configured import UrlType
 from bee_core.cli.loading import WrongUse
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
 from bee_core.hive import Hive
 from bee_core.registry import backend, connect
+from bee_core.url import UrlText
 
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class CannotAsk(click.ClickException):
 def url_option(command: Command) -> Command:
     """`--url`."""
     told = "The broker. Otherwise BEE_URL, or that of bee.toml."
-    return click.option("--url", type=UrlType(), metavar="URL", help=told)(command)
+    return click.option("--url", type=UrlText, metavar="URL", help=told)(command)
 
 
 def json_option(command: Command) -> Command:

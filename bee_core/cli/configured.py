@@ -21,18 +21,6 @@ from bee_core.config import (
     worker_variable,
 )
 from bee_core.errors import BeeError
-from bee_core.url import UrlText
-
-
-class UrlType(click.ParamType[UrlText]):
-    """A URL, whose password no repr shows from here on."""
-
-    name = "url"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> UrlText:
-        return UrlText(value)
 
 
 class Configured(click.Option):

@@ -16,11 +16,10 @@ from typing import Any
 import click
 
 from bee_core.cli.asking import CannotAsk
-from bee_core.cli.configured import UrlType
 from bee_core.cli.examples import examples
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
-from bee_core.url import Url, redact
+from bee_core.url import Url, UrlText, redact
 
 _SCHEMES = ("postgresql", "postgres")
 
@@ -29,7 +28,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     url = "The database. Otherwise BEE_URL, or url in bee.toml or [tool.bee]."
     schema = "The schema bee's tables are in. Otherwise the URL's, or bee."
     command = click.option("--schema", metavar="NAME", help=schema)(command)
-    return click.option("--url", type=UrlType(), metavar="URL", help=url)(command)
+    return click.option("--url", type=UrlText, metavar="URL", help=url)(command)
 
 
 def _as_json(command: Callable[..., None]) -> Callable[..., None]:

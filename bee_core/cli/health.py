@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from bee_core.cli.configured import Configured, UrlType
+from bee_core.cli.asking import IN_MEMORY, told_plainly
+from bee_core.cli.configured import Configured
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
 from bee_core.cli.units import as_seconds
@@ -16,6 +17,7 @@ from bee_core.config import broker_url
 from bee_core.errors import BeeError
 from bee_core.registry import connect
 from bee_core.service.pulse import Pulse, age, read_pulse
+from bee_core.url import UrlText
 
 _PATIENCE = 5.0
 """Seconds for the broker to answer."""
@@ -47,7 +49,7 @@ _PATIENCE = 5.0
 @click.option("--ready", is_flag=True, help="Also: it works, and the broker answers.")
 @click.option(
     "--url",
-    type=UrlType(),
+    type=UrlText,
     metavar="URL",
     help="The broker to ask, with --ready. Otherwise BEE_URL.",
 )
@@ -69,6 +71,8 @@ def health(
     """
     if heartbeat_file is None and not ready:
         raise WrongUse("give --heartbeat-file, or set BEE_HEARTBEAT_FILE: the one of the worker")
+    if heartbeat_file is None and _in_memory(url):
+        raise WrongUse(IN_MEMORY)
     pulse: Pulse | None = None
     problem: str | None = None
     try:
@@ -107,6 +111,11 @@ def not_ready(pulse: Pulse) -> str | None:
             since = "yet" if queue.fetched_ago is None else f"for {queue.fetched_ago:.0f} s"
             return f"queue {name!r} has not heard from the broker {since}"
     return None
+
+
+def _in_memory(url: str | None) -> bool:
+    with told_plainly():
+        return broker_url(url).partition(":")[0] == "memory"
 
 
 async def _ask(url: str | None) -> str | None:

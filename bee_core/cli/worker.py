@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
-from bee_core.cli.configured import Configured, UrlType
+from bee_core.cli.configured import Configured
 from bee_core.cli.examples import examples
 from bee_core.cli.units import as_address, as_bytes, as_seconds
 from bee_core.cli.worker_options import Options
+from bee_core.url import UrlText
 
 option = partial(click.option, cls=Configured)
 
@@ -34,7 +35,7 @@ option = partial(click.option, cls=Configured)
     ),
 )
 @click.argument("target", metavar="MODULE:HIVE")
-@option("--url", type=UrlType(), metavar="URL", help="The broker. Otherwise what the program says.")
+@option("--url", type=UrlText, metavar="URL", help="The broker. Otherwise what the program says.")
 @option("--queues", metavar="A,B", help="These only. Otherwise all that have handlers.")
 @option(
     "--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs at once, for each queue."

@@ -194,10 +194,10 @@ def test_a_file_that_says_nothing_is_a_problem_in_words(
         read_pulse(file)
 
 
-def test_without_a_file_only_the_broker_can_be_asked(bee_command: Bee) -> None:
+def test_without_a_file_only_the_broker_can_be_asked(bee_command: Bee, valkey: RedisServer) -> None:
     assert 2 == bee_command("health").exit_code
     assert (0, "well: the broker answers\n") == (
-        (answer := bee_command("health", "--ready")).exit_code,
+        (answer := bee_command("health", "--ready", "--url", valkey.url)).exit_code,
         answer.output,
     )
     assert 1 == bee_command("health", "--ready", "--url", "redis://127.0.0.1:1").exit_code
@@ -307,3 +307,10 @@ def test_an_answer_is_recent_for_ten_seconds_or_three_polls(
     health = queue_health(now=5000.0, last_fetched=last, full=full, poll=poll, **none)
 
     assert ready == health.ready
+
+
+def test_queues_in_memory_are_nobody_elses_to_ask(bee_command: Bee) -> None:
+    answer = bee_command("health", "--ready")
+
+    assert 2 == answer.exit_code
+    assert "memory:// lives inside one process" in answer.output

@@ -194,6 +194,16 @@ async def test_queues_in_memory_are_not_for_several_processes(service: Service) 
     assert 1 == service.said().count("memory:// is the memory of one process")
 
 
+async def test_alone_it_may_have_queues_in_memory_and_is_warned(service: Service) -> None:
+    process = service.start(BEE_URL="memory://")
+    await service.working()
+
+    process.send_signal(signal.SIGTERM)
+
+    assert 0 == await service.code(process)
+    assert "memory://: here are only the jobs that this process sends to itself" in service.said()
+
+
 async def test_stuck_handlers_ask_for_another_process(service: Service) -> None:
     stubborn = """
 from shop import bee, hive, queue
