@@ -89,7 +89,7 @@ def _is_killed(command: list[str], report: Report, progress: int) -> bool:
         for line in told:
             progress -= '"progress"' in line
             if progress <= 0:
-                time.sleep(random.uniform(0.0, 0.05))
+                time.sleep(random.uniform(0.0, 0.2))  # a batch takes about as long
                 break
         os.kill(process.pid, signal.SIGKILL)
     process.wait()
