@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from bee_core.checks import (
@@ -21,7 +21,7 @@ from bee_core.message import NO_REPORTS, Counters, Draft, Note, Reason, Report
 from bee_core.stored import HISTORY, Episode, State, Stored
 
 MOST = 1000
-"""Messages that a store takes in or expels at once."""
+"""Messages that a store takes in or expels at once, and reports."""
 LARGEST = 8 * 1024 * 1024
 """Bytes of bodies and results in one batch; a larger message has one for itself."""
 LAST = 250_000_000_000.0
@@ -82,30 +82,49 @@ class Batch(NamedTuple):
 def batches(
     messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]] = NO_REPORTS
 ) -> list[Batch]:
-    """All of it, in the order of arrival. What was reported to a message comes along with it."""
-    order = in_arrival(messages)
-    told = _by_reader(messages, order, reports)
-    here = {message.id for message in messages}
-    units = [Batch([n], told.get(n, {})) for n in order]
-    units += [Batch([], {id: found}) for id, found in reports.items() if id not in here]
+    """All of it, in the order of arrival.
+
+    What was reported to a message comes along with it; if that is a lot, the rest comes behind it.
+    """
     found: list[Batch] = []
-    size = 0
-    for unit in units:
+    size = told = 0
+    for unit in _units(messages, reports):
+        heard = [report for some in unit.reports.values() for report in some]
         more = sum(len(messages[n].body) for n in unit.positions)
-        more += sum(len(report.result) for heard in unit.reports.values() for report in heard)
-        if not found or len(found[-1].positions) == MOST or size + more > LARGEST:
+        more += sum(len(report.result) for report in heard)
+        is_full = not found or len(found[-1].positions) == MOST or told + len(heard) > MOST
+        if is_full or size + more > LARGEST:
             found.append(Batch([], {}))
-            size = 0
+            size = told = 0
         found[-1].positions.extend(unit.positions)
         found[-1].reports.update(unit.reports)
-        size += more
+        size, told = size + more, told + len(heard)
     return found
 
 
-def _by_reader(
+def _units(messages: Sequence[Stored], reports: Mapping[str, Sequence[Report]]) -> Iterator[Batch]:
+    """What stays together: a message and the first of its reports, or up to MOST further ones."""
+    order = in_arrival(messages)
+    readers = _readers(messages, order, reports)
+    for n in order:
+        id = messages[n].id
+        heard = reports[id] if readers.get(id) == n else ()
+        yield Batch([n], {id: heard[:MOST]} if heard else {})
+        yield from _parts(id, heard[MOST:])
+    for id, heard in reports.items():
+        if id not in readers:
+            yield from _parts(id, heard)
+
+
+def _parts(id: str, heard: Sequence[Report]) -> Iterator[Batch]:
+    for start in range(0, len(heard), MOST):
+        yield Batch([], {id: heard[start : start + MOST]})
+
+
+def _readers(
     messages: Sequence[Stored], order: Sequence[int], reports: Mapping[str, Sequence[Report]]
-) -> dict[int, dict[str, Sequence[Report]]]:
-    """Reports by the position of who reads them: of several with one id the first that awaits any.
+) -> dict[str, int]:
+    """Who reads the reports to an id: of several messages with that id the first that awaits any.
 
     If none of them does, what was reported comes with the last.
     """
@@ -114,7 +133,7 @@ def _by_reader(
         id = messages[n].id
         if id in reports and (id not in readers or not messages[readers[id]].awaits):
             readers[id] = n
-    return {n: {id: reports[id]} for id, n in readers.items()}
+    return readers
 
 
 def _check_lease(message: Stored) -> None:

@@ -334,9 +334,10 @@ class Inspector(Protocol):
         No token that is given from now on is as low as `beyond`. So fencing tokens go on growing
         when a queue moves; see `QueueStats.token`.
 
-        Atomic for each message, together with its reports. Wakes those who wait. It may be
-        repeated after OutcomeUnknown; but what has been taken in and has ended meanwhile would
-        come in again, so pause the queue before. BrokerFull if there is no room, like `send`.
+        Atomic for each message, together with the first thousand of its reports. Wakes those who
+        wait. It may be repeated after OutcomeUnknown; but what has been taken in and has ended
+        meanwhile would come in again: so pause the queue before. BrokerFull if there is no room,
+        like `send`.
         """
         ...
 

@@ -60,7 +60,8 @@ begin
       from given g
       where g.archived_at is not null and ( -- a "not exists" would be a join, and may read all of the archive
         select true from archive a
-        where a.queue = adopt.queue and a.id = g.id and a.sent_at = g.sent_at and a.archived_at = g.archived_at limit 1
+        where a.queue = adopt.queue and a.id = g.id -- not by its age: thousands may have been archived at once
+          and (a.sent_at, a.archived_at) is not distinct from (g.sent_at, g.archived_at) limit 1
       ) is null
       order by g.id, g.sent_at, g.archived_at, g.n
       returning incarnation as number

@@ -153,6 +153,19 @@ async def test_a_batch_is_neither_long_nor_large() -> None:
     assert other == found[-1].reports
 
 
+async def test_a_batch_has_no_more_reports_than_it_should() -> None:
+    source = MemoryBroker()
+    await source.send(QUEUE, [Draft(id, b"", awaits=1, delay=9.0) for id in ("p", "q", "r")])
+    waiting = (await source.scan(QUEUE, State.DELAYED)).items
+    many = [Report(f"{n}", Note("failed")) for n in range(2 * MOST + 1)]
+
+    found = batches(waiting, {"p": many, "q": many[:1], "r": many[:MOST], "else": many[:MOST]})
+
+    assert [[0], [], [1], [2], []] == [batch.positions for batch in found]
+    assert many == [report for batch in found for report in batch.reports.get("p", ())]
+    assert [1000, 1000, 2, 1000, 1000] == [sum(map(len, batch.reports.values())) for batch in found]
+
+
 async def test_reports_come_with_the_message_that_reads_them() -> None:
     source = MemoryBroker()
     await source.send(QUEUE, [Draft("p", b"", awaits=1, delay=9.0), Draft("q", b"")])
