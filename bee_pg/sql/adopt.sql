@@ -7,6 +7,7 @@
 -- returns   the numbers, from 1, of the messages that were not taken in
 -- locks     an advisory lock per queue: of two who bring the same archived message the second sees it. And
 --           those that are told, in the order of their ids, as `tell` does
+-- plans     made for each call: one that was made while the archive was empty may read all of it
 create or replace function adopt(
   queue text, beyond bigint, ids text[], archived_ats double precision[], sents double precision[],
   dues double precision[], priorities smallint[], counts integer[], bodies bytea[], heads bytea[],
@@ -15,7 +16,7 @@ create or replace function adopt(
   told_to text[], told_by text[], told_reasons text[], told_details bytea[], told_bodies bytea[]
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
   here  bigint[];

@@ -3,12 +3,14 @@
 -- counts    six counters per message, one after the other
 -- returns   the numbers, from 1, of those that are not there like that
 -- locks     as `cancel` does; and archived ones in the order of their ids
+-- plans     made for each call: one that was made while the archive was empty may read all of it
 create or replace function expel(
   queue text, ids text[], incarnations bigint[], kept boolean[], dues double precision[], priorities smallint[],
   counts integer[], keys text[], heads bytea[], bodies bytea[]
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
   places tid[];
