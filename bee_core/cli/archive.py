@@ -14,9 +14,9 @@ import click
 from bee_core.adoption import check_adopted
 from bee_core.broker import Store
 from bee_core.checks import check_queue
-from bee_core.cli.asking import ask, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported, export_line, import_line
 from bee_core.message import NO_REPORTS

@@ -12,12 +12,12 @@ import msgspec
 from cronsim import CronSim
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask_hive, json_option, print_json
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.selecting import NotThere
-from bee_core.cli.tables import table, terminal_width
-from bee_core.cli.words import one_line, span
+from bee_core.cli.common.asking import ask_hive, json_option, print_json
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse, load_hive
+from bee_core.cli.common.selecting import NotThere
+from bee_core.cli.common.tables import table, terminal_width
+from bee_core.cli.common.words import one_line, span
 from bee_core.errors import DecodeError
 from bee_core.explain import when
 from bee_core.hive import Hive

@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import CannotAsk
-from bee_core.cli.examples import examples
+from bee_core.cli.common.asking import CannotAsk
+from bee_core.cli.common.examples import examples
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
 from bee_core.url import Url, UrlText, redact

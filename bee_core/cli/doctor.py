@@ -10,9 +10,16 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import IN_MEMORY, ask, json_option, print_json, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse, load_hive
+from bee_core.cli.common.asking import (
+    IN_MEMORY,
+    ask,
+    json_option,
+    print_json,
+    told_plainly,
+    url_option,
+)
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse, load_hive
 from bee_core.config import broker_url, read_settings, unknown_variables
 from bee_core.diagnosis import Declared, Program, Remark, Seen, findings, look
 from bee_core.errors import BeeError, NoHandler

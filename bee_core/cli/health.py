@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from bee_core.cli.asking import IN_MEMORY, told_plainly
-from bee_core.cli.configured import Configured
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import IN_MEMORY, told_plainly
+from bee_core.cli.common.configured import Configured
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.units import as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError
 from bee_core.registry import connect

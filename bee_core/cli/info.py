@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues
-from bee_core.cli.tables import table, terminal_width
-from bee_core.cli.words import one_line, span
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues
+from bee_core.cli.common.tables import table, terminal_width
+from bee_core.cli.common.words import one_line, span
 from bee_core.presence import presence_of
 from bee_core.stored import Holder, QueueStats
 

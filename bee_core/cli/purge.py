@@ -7,13 +7,13 @@ import time
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import agree
-from bee_core.cli.asking import ask, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import check_queues, pages
-from bee_core.cli.units import as_seconds
-from bee_core.cli.words import count, span
+from bee_core.cli.common.acting import agree
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.selecting import check_queues, pages
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.common.words import count, span
 from bee_core.stored import QueueStats, State
 
 _BATCH = 1000

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import (
+from bee_core.cli.common.acting import (
     Deed,
     Missed,
     act_on_ids,
@@ -16,9 +16,9 @@ from bee_core.cli.acting import (
     check_choice,
     sure_options,
 )
-from bee_core.cli.asking import ask, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.asking import ask, told_plainly, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, filter_options, filters_of, ids_of
 from bee_core.stored import State, Stored
 
 _DEED = Deed("retry", "retried", "archived job")

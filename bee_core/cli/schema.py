@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.asking import json_option, print_json, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import pick_queue
-from bee_core.cli.loading import WrongUse, load_hive, store_of
+from bee_core.cli.common.asking import json_option, print_json, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse, load_hive, store_of
+from bee_core.cli.send.lines import pick_queue
 from bee_core.codec import KIND_HEADER, JsonCodec, peek_kind
 from bee_core.errors import DecodeError
 from bee_core.hive_queue import HiveQueue

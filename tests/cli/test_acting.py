@@ -8,8 +8,8 @@ import pytest
 
 import bee_core as bee
 from bee_core.broker import Store
-from bee_core.cli.acting import Deed, Missed, act_on_ids, act_on_matches
-from bee_core.cli.selecting import Filters
+from bee_core.cli.common.acting import Deed, Missed, act_on_ids, act_on_matches
+from bee_core.cli.common.selecting import Filters
 from bee_core.errors import BrokerUnavailable
 from bee_core.stored import State, Stored
 from bee_memory import MemoryBroker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bee_core
-from bee_core.cli.replaying import rewound
+from bee_core.cli.replay.running import rewound
 from bee_core.export import export_line
 from bee_core.message import Counters, Note
 from bee_core.stored import State, Stored

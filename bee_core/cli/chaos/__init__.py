@@ -13,15 +13,15 @@ from typing import Any
 import click
 import msgspec
 
-from bee_core.cli.asking import json_option, print_json, told_plainly
 from bee_core.cli.chaos.audit import Audit
 from bee_core.cli.chaos.making import CannotMake, make
 from bee_core.cli.chaos.running import Plan, Run, cuttable
 from bee_core.cli.chaos.server import Guard, start_server
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import BadLine, Reader, pick_queue
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import json_option, print_json, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse, load_hive
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.send.lines import BadLine, Reader, pick_queue
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.message import Draft

@@ -18,10 +18,10 @@ from typing import NoReturn, TypeAlias, TypeVar
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import PAGE, Filters, select
-from bee_core.cli.tables import is_terminal
-from bee_core.cli.words import count, one_line
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.selecting import PAGE, Filters, select
+from bee_core.cli.common.tables import is_terminal
+from bee_core.cli.common.words import count, one_line
 from bee_core.fingerprint import Fingerprint, fingerprint
 from bee_core.stored import State, Stored
 

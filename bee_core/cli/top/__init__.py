@@ -1,4 +1,4 @@
-"""`bee top`: the queues as they move. How it looks is in `top_view.py`."""
+"""`bee top`: the queues as they move. How it looks is in `view.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues
-from bee_core.cli.tables import is_terminal
-from bee_core.cli.terminal import Screen
-from bee_core.cli.top_view import Glance, Line, Picture, plain, screen
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues
+from bee_core.cli.common.tables import is_terminal
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.top.terminal import Screen
+from bee_core.cli.top.view import Glance, Line, Picture, plain, screen
 from bee_core.config import broker_url
 from bee_core.errors import BrokerError, BrokerMisconfigured
 from bee_core.stored import State

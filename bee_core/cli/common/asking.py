@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.loading import WrongUse
+from bee_core.cli.common.loading import WrongUse
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
 from bee_core.hive import Hive

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import json_option, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import IF_TAKEN, Common, Reader, pick_queue
-from bee_core.cli.loading import WrongUse, load_hive, store_of
-from bee_core.cli.sending import Sending
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import json_option, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse, load_hive, store_of
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.send.lines import IF_TAKEN, Common, Reader, pick_queue
+from bee_core.cli.send.sending import Sending
 
 
 @click.command(

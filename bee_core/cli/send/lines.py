@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import duration
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.units import duration
 from bee_core.codec import VERSION, JsonCodec
 from bee_core.errors import BeeError, DecodeError, InvalidInput, UnknownJob
 from bee_core.hive import Hive

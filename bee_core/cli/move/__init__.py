@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from bee_core.cli.asking import CannotAsk, json_option, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.move_view import View
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import CannotAsk, json_option, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.move.view import View
 from bee_core.moving import BATCH, check, survey
 from bee_core.moving import move as move_queues
 from bee_core.moving.events import Moved

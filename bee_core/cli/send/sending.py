@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from bee_core.cli.asking import CannotAsk
-from bee_core.cli.lines import BadLine, Reader
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.streams import Answers, Progress, batches
+from bee_core.cli.common.asking import CannotAsk
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.send.lines import BadLine, Reader
+from bee_core.cli.send.streams import Answers, Progress, batches
 from bee_core.errors import BeeError, BrokerError
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue

@@ -14,8 +14,8 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.checks import check_ids, check_queue
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.units import as_seconds
 from bee_core.codec import KIND_HEADER, kind_of
 from bee_core.fingerprint import fingerprint
 from bee_core.message import Reason
