@@ -13,13 +13,13 @@ from bee_core.cli.common.acting import (
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.common.asking import ask, told_plainly, url_option
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.errors import WrongUse
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.loading import WrongUse
-from bee_core.cli.common.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.disposition import Archive, Delete, Terminal
 from bee_core.stored import State, Stored
 
@@ -58,9 +58,6 @@ def cancel(
     state: str | None,
     even_running: bool,
     archive: bool,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -78,14 +75,9 @@ def cancel(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=state is not None)
-    if ids and state is not None:
-        raise WrongUse("--state goes with filters, not with ids")
+    order = order_of(queue, ids, options, narrowed=state is not None)
     if state == "leased" and not even_running:
         raise WrongUse("leased jobs run: to cancel them say --even-running, too")
-    with told_plainly():
-        named = ids_of(ids)
     to: Terminal = Archive() if archive else Delete()
     deed = Deed("cancel", "cancelled", "live job" if even_running else "waiting job")
 
@@ -108,19 +100,10 @@ def cancel(
             running = even_running and found[0].state is not State.BLOCKED
             return await stop([one.id for one in found], running)
 
-        if ids:
-            return await act_on_ids(deed, queue, named, stop_named, dry_run=dry_run)
-        return await act_on_matches(
-            deed,
-            store,
-            queue,
-            _states(state, even_running),
-            filters,
-            stop_found,
-            dry_run=dry_run,
-            yes=yes,
-            own=False,
-        )
+        if order.ids:
+            return await act_on_ids(deed, order, stop_named)
+        states = _states(state, even_running)
+        return await act_on_matches(deed, order, store, states, stop_found, own=False)
 
     raise SystemExit(ask(url, go))
 

@@ -13,12 +13,12 @@ from bee_core.cli.common.acting import (
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.common.asking import ask, told_plainly, url_option
+from bee_core.cli.common.asking import ask, url_option
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.stored import State, Stored
 
 _DEED = Deed("delete", "deleted", "archived job")
@@ -42,9 +42,6 @@ _CHANGED = "changed meanwhile, so it was left alone: try again"
 def delete(
     queue: str,
     ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -60,10 +57,7 @@ def delete(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=False)
-    with told_plainly():
-        named = ids_of(ids)
+    order = order_of(queue, ids, options)
 
     async def go(store: Store) -> int:
         await check_queues(store, [queue])
@@ -74,11 +68,9 @@ def delete(
         async def expel_named(chosen: Sequence[str]) -> Missed:
             return [(id, why) for id in chosen if (why := await _expel_all(store, queue, id))]
 
-        if ids:
-            return await act_on_ids(_DEED, queue, named, expel_named, dry_run=dry_run)
-        return await act_on_matches(
-            _DEED, store, queue, [State.ARCHIVED], filters, expel, dry_run=dry_run, yes=yes
-        )
+        if order.ids:
+            return await act_on_ids(_DEED, order, expel_named)
+        return await act_on_matches(_DEED, order, store, [State.ARCHIVED], expel)
 
     raise SystemExit(ask(url, go))
 

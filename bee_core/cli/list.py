@@ -10,8 +10,8 @@ import click
 
 from bee_core.broker import Store
 from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.errors import WrongUse
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.loading import WrongUse
 from bee_core.cli.common.selecting import (
     LIVE,
     PAGE,

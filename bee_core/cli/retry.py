@@ -13,12 +13,12 @@ from bee_core.cli.common.acting import (
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.common.asking import ask, told_plainly, url_option
+from bee_core.cli.common.asking import ask, url_option
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.stored import State, Stored
 
 _DEED = Deed("retry", "retried", "archived job")
@@ -42,9 +42,6 @@ _DEED = Deed("retry", "retried", "archived job")
 def retry(
     queue: str,
     ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -61,8 +58,7 @@ def retry(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=False)
+    order = order_of(queue, ids, options)
 
     async def go(store: Store) -> int:
         await check_queues(store, [queue])
@@ -74,22 +70,11 @@ def retry(
         async def restore_found(found: Sequence[Stored]) -> Missed:
             return await restore([one.id for one in found])
 
-        if ids:
-            return await act_on_ids(_DEED, queue, named, restore, dry_run=dry_run)
-        return await act_on_matches(
-            _DEED,
-            store,
-            queue,
-            [State.ARCHIVED],
-            filters,
-            restore_found,
-            dry_run=dry_run,
-            yes=yes,
-            last_lives=True,
-        )
+        if order.ids:
+            return await act_on_ids(_DEED, order, restore)
+        states = [State.ARCHIVED]
+        return await act_on_matches(_DEED, order, store, states, restore_found, last_lives=True)
 
-    with told_plainly():
-        named = ids_of(ids)
     raise SystemExit(ask(url, go))
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.errors import NotThere, WrongUse
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.loading import WrongUse
-from bee_core.cli.common.selecting import NotThere, check_queues
+from bee_core.cli.common.selecting import check_queues
 from bee_core.cli.common.words import count, many_lines, one_line, policy_words
 from bee_core.cli.list import plain
 from bee_core.codec import kind_of

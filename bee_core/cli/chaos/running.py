@@ -22,6 +22,8 @@ from bee_core.cli.chaos.audit import Audit, audit
 from bee_core.cli.chaos.proxy import Proxy
 from bee_core.cli.chaos.server import Guard, stop
 from bee_core.cli.chaos.watching import Watch
+from bee_core.cli.common.selecting import pages
+from bee_core.cli.common.words import count
 from bee_core.config import worker_variable
 from bee_core.disposition import Archive
 from bee_core.message import Draft
@@ -30,7 +32,6 @@ from bee_core.stored import State, Stored
 from bee_core.strategy import Policy, overlay
 
 _STEP = 0.1
-_PAGE = 500
 _BATCH = 500
 _UP = 30.0
 """Seconds for the workers to begin."""
@@ -194,14 +195,10 @@ class Run:
         states = [State.ARCHIVED, State.BLOCKED, State.LEASED, State.DELAYED, State.READY]
         for queue in self._plan.queues:
             for state in states:
-                after: str | None = None
-                while True:
-                    page = await self._store.scan(queue, state, after=after, limit=_PAGE)
-                    for stored in page.items:
+                async for page in pages(self._store, queue, state):
+                    for stored in page:
                         if state is not State.ARCHIVED or (queue, stored.id) not in found:
                             found[queue, stored.id] = stored
-                    if (after := page.after) is None:
-                        break
         return found
 
     # The deeds.
@@ -234,8 +231,7 @@ class Run:
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
             self.killed += 1
-            jobs = "1 job" if held[victim] == 1 else f"{held[victim]} jobs"
-            self._tell(f"killed process {victim} while it held {jobs}")
+            self._tell(f"killed process {victim} while it held {count(held[victim], 'job')}")
         self._watch.processes.discard(victim)
 
     async def _cut(self, proxy: Proxy) -> None:

@@ -1,19 +1,17 @@
-"""What commands that ask a store have in common: which one, in which form, and what goes wrong."""
+"""What commands that ask a store have in common: which one, and in which form they answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.errors import WrongUse, told_plainly
 from bee_core.config import broker_url
-from bee_core.errors import BeeError, BrokerError, InvalidInput, UnknownScheme
 from bee_core.hive import Hive
 from bee_core.registry import backend, connect
 from bee_core.url import UrlText
@@ -28,16 +26,13 @@ IN_MEMORY = (
 )
 
 
-class CannotAsk(click.ClickException):
-    """The store does not answer, or refuses."""
+def url_saying(told: str) -> Callable[[Command], Command]:
+    """`--url`, with these words in the help. Its password is in no repr, so in no traceback."""
+    return click.option("--url", type=UrlText, metavar="URL", help=told)
 
-    exit_code = 3
 
-
-def url_option(command: Command) -> Command:
-    """`--url`."""
-    told = "The broker. Otherwise BEE_URL, or that of bee.toml."
-    return click.option("--url", type=UrlText, metavar="URL", help=told)(command)
+url_option = url_saying("The broker. Otherwise BEE_URL, or that of bee.toml.")
+program_url_option = url_saying("The broker. Otherwise what the program says.")
 
 
 def json_option(command: Command) -> Command:
@@ -47,8 +42,16 @@ def json_option(command: Command) -> Command:
 
 def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
     """Ask the store that is meant; what goes wrong is one sentence and an exit code."""
+
+    async def go(url: str) -> T:
+        async with connect(url) as store:
+            return await question(store)
+
     with told_plainly():
-        return asyncio.run(_ask(broker_url(url), question))
+        found = broker_url(url)
+        if is_memory(found):
+            raise WrongUse(IN_MEMORY)
+        return asyncio.run(go(found))
 
 
 def ask_hive(hive: Hive, url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
@@ -59,30 +62,20 @@ def ask_hive(hive: Hive, url: str | None, question: Callable[[Store], Awaitable[
             return await question(hive.broker)
 
     with told_plainly():
-        hive.adjust(url=url)
-        if isinstance(hive.broker, backend("memory")):
-            raise WrongUse(IN_MEMORY)
+        use_store(hive, url)
         return asyncio.run(go())
 
 
-async def _ask(url: str, question: Callable[[Store], Awaitable[T]]) -> T:
-    if url.partition(":")[0] == "memory":
+def use_store(hive: Hive, url: str | None) -> None:
+    """Let a program's hive use another store, if one is given; its own memory is wrong use."""
+    hive.adjust(url=url)
+    if isinstance(hive.broker, backend("memory")):
         raise WrongUse(IN_MEMORY)
-    async with connect(url) as store:
-        return await question(store)
 
 
-@contextmanager
-def told_plainly() -> Iterator[None]:
-    """bee's errors as one sentence each: 2 for wrong use, 3 for the store's, 1 for others."""
-    try:
-        yield
-    except (InvalidInput, UnknownScheme) as error:
-        raise WrongUse(str(error)) from error
-    except (BrokerError, ImportError) as error:
-        raise CannotAsk(str(error)) from error
-    except BeeError as error:
-        raise click.ClickException(str(error)) from error
+def is_memory(url: str) -> bool:
+    """Whether a URL names the memory of one process, where no other can look."""
+    return url.partition(":")[0] == "memory"
 
 
 def print_json(value: Any) -> None:

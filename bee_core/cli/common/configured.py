@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.errors import WrongUse
 from bee_core.config import (
     ARGUMENT,
     CONFIG_VARIABLE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
@@ -14,7 +14,7 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.checks import check_ids, check_queue
-from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.errors import NotThere, WrongUse
 from bee_core.cli.common.units import as_seconds
 from bee_core.codec import KIND_HEADER, kind_of
 from bee_core.fingerprint import fingerprint
@@ -27,12 +27,6 @@ PAGE = 200
 """Messages that are looked at, or acted on, at once."""
 LIVE = (State.READY, State.DELAYED, State.LEASED, State.BLOCKED)
 _MOST_NAMED = 50
-
-
-class NotThere(click.ClickException):
-    """What was asked for is not in the store."""
-
-    exit_code = 1
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +93,7 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def filters_of(options: dict[str, Any]) -> Filters:
+def filters_of(options: Mapping[str, Any]) -> Filters:
     """The filters among the options of a command."""
     return Filters(**{name: options[name] for name in Filters.__struct_fields__})
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from bee_core.cli.common.asking import CannotAsk, json_option, told_plainly
+from bee_core.cli.common.asking import is_memory, json_option
+from bee_core.cli.common.errors import CannotAsk, WrongUse, told_plainly
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.loading import WrongUse
 from bee_core.cli.common.units import as_seconds
 from bee_core.cli.move.view import View
 from bee_core.moving import BATCH, check, survey
@@ -85,7 +85,7 @@ def move(
       130  interrupted
     """
     for url in (source, destination):
-        if url.partition(":")[0] == "memory":
+        if is_memory(url):
             raise WrongUse(
                 "memory:// lives inside one process, and this is another one: nothing can be "
                 "moved from there or to there"

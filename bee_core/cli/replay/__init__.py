@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from bee_core.cli.common.asking import json_option, print_json, told_plainly
+from bee_core.cli.common.asking import json_option, print_json
+from bee_core.cli.common.errors import WrongUse, told_plainly
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.loading import WrongUse, load_hive
+from bee_core.cli.common.loading import load_hive, pick_queue
 from bee_core.cli.common.units import duration
 from bee_core.cli.replay.running import Replayed, replay_job
-from bee_core.cli.send.lines import pick_queue
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported, import_line
 from bee_core.logs import error_line

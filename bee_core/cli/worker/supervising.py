@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bee_core.cli.common.loading import WrongUse
+from bee_core.cli.common.errors import WrongUse
 from bee_core.cli.worker.options import Options
 from bee_core.cli.worker.working import (
     NOT_IN_MEMORY,

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from bee_core.cli.common.loading import WrongUse, load_hive
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.loading import load_hive
 from bee_core.cli.worker.options import Line, Options
 from bee_core.errors import BeeError
 from bee_core.events import Observer, log
