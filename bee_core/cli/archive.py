@@ -17,10 +17,11 @@ from bee_core.checks import check_queue
 from bee_core.cli.common.asking import ask, url_option
 from bee_core.cli.common.errors import WrongUse
 from bee_core.cli.common.examples import examples
+from bee_core.cli.common.exports import read_export
 from bee_core.cli.common.selecting import pages
 from bee_core.cli.common.words import count
 from bee_core.errors import InvalidInput
-from bee_core.export import Exported, export_line, import_line
+from bee_core.export import export_line
 from bee_core.message import NO_REPORTS
 from bee_core.stored import State, Stored
 
@@ -164,29 +165,19 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
 def _read(file: Path, queue: str | None) -> list[tuple[str, Stored]]:
     """Each job with its queue, or wrong use, before anything is changed."""
     found: list[tuple[str, Stored]] = []
-    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            exported = import_line(line)
-            name = check_queue(exported.queue if queue is None else queue)
-        except InvalidInput as error:
-            raise WrongUse(f"{file}, line {number}: {error}") from error
+    for place, exported in read_export(file):
         if exported.leased_until is not None or exported.state in (State.LEASED, State.BLOCKED):
             raise WrongUse(
-                f"{file}, line {number}: {exported.id} was held, and may have ended since. "
+                f"{place}: {exported.id} was held, and may have ended since. "
                 "Leave out the line, or export it when nobody holds it"
             )
-        found.append((name, _checked(exported, f"{file}, line {number}")))
+        try:
+            name = check_queue(exported.queue if queue is None else queue)
+            check_adopted([exported.stored], NO_REPORTS, 0)
+        except InvalidInput as error:
+            raise WrongUse(f"{place}: {error}") from error
+        found.append((name, exported.stored))
     return found
-
-
-def _checked(exported: Exported, where: str) -> Stored:
-    try:
-        check_adopted([exported.stored], NO_REPORTS, 0)
-    except InvalidInput as error:
-        raise WrongUse(f"{where}: {error}") from error
-    return exported.stored
 
 
 def _batches(jobs: list[tuple[str, Stored]]) -> Iterator[tuple[str, list[Stored]]]:

@@ -9,6 +9,8 @@ import click
 
 from bee_core.broker import Store
 from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
@@ -122,11 +124,11 @@ async def _running(store: Store, queue: str, ids: Sequence[str]) -> list[str]:
 def _why(stored: Stored | None) -> str:
     """Why it was not cancelled."""
     if stored is None:
-        return "unknown here: done and deleted, or never sent to this queue"
+        return UNKNOWN
     if stored.state is State.LEASED:
         return f"runs on {stored.holder or '?'}: --even-running cancels it, too"
     if stored.leased_at is not None:
         return "was running on a worker that is silent: --even-running cancels it, too"
     if stored.state is State.ARCHIVED:
         return "over already, and in the archive: bee delete removes it from there"
-    return "changed meanwhile, so it was left alone: try again"
+    return CHANGED

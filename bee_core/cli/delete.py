@@ -9,6 +9,8 @@ import click
 
 from bee_core.broker import Store
 from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
@@ -22,7 +24,6 @@ from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.stored import State, Stored
 
 _DEED = Deed("delete", "deleted", "archived job")
-_CHANGED = "changed meanwhile, so it was left alone: try again"
 
 
 @click.command(
@@ -63,7 +64,7 @@ def delete(
         await check_queues(store, [queue])
 
         async def expel(found: Sequence[Stored]) -> Missed:
-            return [(one.id, _CHANGED) for one in await store.expel(queue, found)]
+            return [(one.id, CHANGED) for one in await store.expel(queue, found)]
 
         async def expel_named(chosen: Sequence[str]) -> Missed:
             return [(id, why) for id in chosen if (why := await _expel_all(store, queue, id))]
@@ -83,6 +84,6 @@ async def _expel_all(store: Store, queue: str, id: str) -> str | None:
             live = f"live ({stored.state.value}), so it was left alone: bee cancel is for those"
             return None if begun else live
         if await store.expel(queue, [stored]):
-            return _CHANGED
+            return CHANGED
         begun = True
-    return None if begun else "unknown here: done and deleted, or never sent to this queue"
+    return None if begun else UNKNOWN

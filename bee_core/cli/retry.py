@@ -9,6 +9,8 @@ import click
 
 from bee_core.broker import Store
 from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
@@ -81,7 +83,7 @@ def retry(
 def _why(stored: Stored | None) -> str:
     """Why it was not restored."""
     if stored is None:
-        return "unknown here: done and deleted, or never sent to this queue"
+        return UNKNOWN
     if stored.state is State.ARCHIVED:
-        return "changed meanwhile, so it was left alone: try again"
+        return CHANGED
     return f"live already ({stored.state.value}), so there is nothing to retry"

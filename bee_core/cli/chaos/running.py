@@ -22,14 +22,14 @@ from bee_core.cli.chaos.audit import Audit, audit
 from bee_core.cli.chaos.proxy import Proxy
 from bee_core.cli.chaos.server import Guard, stop
 from bee_core.cli.chaos.watching import Watch
+from bee_core.cli.common.policies import with_policy
 from bee_core.cli.common.selecting import pages
 from bee_core.cli.common.words import count
 from bee_core.config import worker_variable
 from bee_core.disposition import Archive
 from bee_core.message import Draft
-from bee_core.queue import POLICY_HEADER
 from bee_core.stored import State, Stored
-from bee_core.strategy import Policy, overlay
+from bee_core.strategy import Policy
 
 _STEP = 0.1
 _BATCH = 500
@@ -264,9 +264,5 @@ def cuttable(url: str) -> tuple[str, int] | None:
 
 def kept(draft: Draft) -> Draft:
     """The same, but archived when it has succeeded: so the store itself can be asked for it."""
-    policy = Policy(on_success=Archive())
-    if POLICY_HEADER in draft.headers:
-        given = msgspec.json.decode(draft.headers[POLICY_HEADER], type=Policy)
-        policy = overlay(policy, given)
-    headers = dict(draft.headers) | {POLICY_HEADER: msgspec.json.encode(policy).decode()}
+    headers = with_policy(draft.headers, Policy(on_success=Archive()))
     return msgspec.structs.replace(draft, headers=headers)

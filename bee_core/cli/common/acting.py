@@ -30,6 +30,9 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Missed: TypeAlias = Sequence[tuple[str, str]]
 """Ids to which it was not done, each with the reason."""
 
+UNKNOWN = "unknown here: done and deleted, or never sent to this queue"
+CHANGED = "changed meanwhile, so it was left alone: try again"
+
 _GROUPS = 1000
 _SHOWN = 5
 _NAMED = 20

@@ -36,6 +36,16 @@ def pick_queue(hive: Hive, name: str | None) -> HiveQueue[Any]:
     return next(iter(hive.queues.values()))
 
 
+def names_of(queues: str | None, to_do_all: str) -> list[str] | None:
+    """What `--queues A,B` names, None if it was not given; wrong use if it names nothing."""
+    if queues is None:
+        return None
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    if not names:
+        raise WrongUse(f"--queues names no queue: leave it out to {to_do_all}")
+    return names
+
+
 def _import(name: str) -> ModuleType:
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise WrongUse(
