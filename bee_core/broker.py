@@ -334,6 +334,13 @@ class Inspector(Protocol):
         No token that is given from now on is as low as `beyond`. So fencing tokens go on growing
         when a queue moves; see `QueueStats.token`.
 
+        1. outgrow   raise the tokens beyond `beyond`
+        2. take      a live one, unless its id is live; what was reported to the id before is not
+                     for it
+        3. keep      an archived one, unless it is there
+        4. hear      add the reports; who has heard all is due
+        5. ring      wake as many as may have become ready
+
         Atomic for each message, together with the first thousand of its reports. Wakes those who
         wait. It may be repeated after OutcomeUnknown; but what has been taken in and has ended
         meanwhile would come in again: so pause the queue before. BrokerFull if there is no room,
@@ -350,6 +357,12 @@ class Inspector(Protocol):
 
         It is not an end: what is expelled reports to nobody and is not archived. What was reported
         to it is forgotten as with `purge` and `prune`; its key goes on with the next.
+
+        1. check     that it is there like that
+        2. delete    it
+        3. let go    of its key, and forget what was reported to it
+        4. ring      wake as many as may have become ready
+
         May be repeated after OutcomeUnknown: what is gone already is returned.
         """
         ...

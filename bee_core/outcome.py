@@ -6,6 +6,8 @@ and it may return a `Disposition` to overrule its policy altogether.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -92,6 +94,18 @@ class Snooze(Exception):
 
     def __reduce__(self) -> tuple[type[Snooze], tuple[float, str]]:
         return Snooze, (self.delay, str(self))
+
+
+COUNTED: Mapping[str, str] = MappingProxyType(
+    {
+        "failed": "errors",
+        "timed_out": "timeouts",
+        "stalled": "stalls",
+        "interrupted": "releases",
+        "unknown": "unknowns",
+    }
+)
+"""The counter that is raised by a run which ends for a reason, as far as the reason tells."""
 
 
 def tally(outcome: Outcome) -> Counters:

@@ -171,23 +171,23 @@ class MemoryInspector(Inspector):
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             self._check_room(q, queue, messages)
-            self._memory.token = max(self._memory.token, beyond)
+            self._memory.token = max(self._memory.token, beyond)  # 1. outgrow
             known = {_moments(stored) for stored in q.archive.values()}
             order = in_arrival(messages)
             left = {n for n in order if not self._adopt(q, messages[n], known, now)}
             q.sort_archive()
             rings = len(messages) - len(left)
-            for id, told in reports.items():
+            for id, told in reports.items():  # 4. hear
                 if q.hear(id, told) and (message := q.live[id]).due > now:
                     message.due, message.sequence = now, next(self._memory.sequence)
                     q.enter(message, now)
                     rings += 1
-            q.ring(rings)
+            q.ring(rings)  # 5. ring
             return [message for n, message in enumerate(messages) if n in left]
 
     def _adopt(self, q: Queue, stored: Stored, known: set[object], now: float) -> bool:
         """Take in one message. Whether it was not here yet."""
-        if stored.archived_at is None:
+        if stored.archived_at is None:  # 2. take
             if stored.id in q.live:
                 return False
             if stored.awaits:
@@ -195,7 +195,7 @@ class MemoryInspector(Inspector):
             q.created += 1
             q.enter(adopted(stored, next(self._memory.sequence)), now)
             return True
-        if _moments(stored) in known:
+        if _moments(stored) in known:  # 3. keep
             return False
         known.add(_moments(stored))
         message = adopted(stored, next(self._memory.sequence))
@@ -214,19 +214,19 @@ class MemoryInspector(Inspector):
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             left = [seen for seen in messages if not self._expel(q, seen, now)]
-            q.ring(sum(seen.key is not None for seen in messages))
+            q.ring(sum(seen.key is not None for seen in messages))  # 4. ring
             return left
 
     def _expel(self, q: Queue, seen: Stored, now: float) -> bool:
         """Delete one message, if it is as it was seen. Whether it was."""
-        if seen.archived_at is not None:
+        if seen.archived_at is not None:  # 1. check, 2. delete
             found = q.archive.pop((seen.id, seen.incarnation), None) is not None
         else:
             message = q.live.get(seen.id)
             found = message is not None and message.token is None and _is_same(message, seen)
             if found:
                 del q.live[seen.id]
-                q.let_go(seen.key, seen.id, now)
+                q.let_go(seen.key, seen.id, now)  # 3. let go
         if found:
             q.forget_reports(seen.id)
         return found

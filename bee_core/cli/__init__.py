@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from bee_core.cli.configured import use_config
-from bee_core.cli.examples import examples
-from bee_core.cli.group import LazyGroup
+from bee_core.cli.common.configured import use_config
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.group import LazyGroup
 
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",

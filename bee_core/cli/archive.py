@@ -14,15 +14,18 @@ import click
 from bee_core.adoption import check_adopted
 from bee_core.broker import Store
 from bee_core.checks import check_queue
-from bee_core.cli.asking import ask, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.exports import read_export
+from bee_core.cli.common.selecting import pages
+from bee_core.cli.common.words import count
 from bee_core.errors import InvalidInput
-from bee_core.export import Exported, export_line, import_line
+from bee_core.export import export_line
 from bee_core.message import NO_REPORTS
 from bee_core.stored import State, Stored
 
-_PAGE = 500
+_BATCH = 500
 
 
 @click.group(
@@ -99,18 +102,18 @@ def export(
     missing: list[str] = []
 
     async def write(store: Store) -> int:
-        count = 0
+        written = 0
         found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
         async for stored in found:
             out.write(export_line(queue, stored) + b"\n")
-            count += 1
-        return count
+            written += 1
+        return written
 
     with _written(output) as out:
-        count = ask(url, write)
+        written = ask(url, write)
         out.flush()
     if output is not None:
-        click.echo(f"{count} jobs written to {output}", err=True)
+        click.echo(f"{count(written, 'job')} written to {output}", err=True)
     for id in missing:
         click.echo(f"not found: {id}", err=True)
     raise SystemExit(1 if missing else 0)
@@ -144,7 +147,7 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
     """
     jobs = _read(file, queue)
     if dry_run:
-        click.echo(f"{len(jobs)} jobs: fine, nothing was taken in")
+        click.echo(f"{count(len(jobs), 'job')}: fine, nothing was taken in")
         return
 
     async def adopt(store: Store) -> int:
@@ -155,36 +158,26 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
 
     refused = ask(url, adopt)
     there = f", {refused} were there already" if refused else ""
-    click.echo(f"{len(jobs) - refused} jobs taken in{there}")
+    click.echo(f"{count(len(jobs) - refused, 'job')} taken in{there}")
     raise SystemExit(1 if refused else 0)
 
 
 def _read(file: Path, queue: str | None) -> list[tuple[str, Stored]]:
     """Each job with its queue, or wrong use, before anything is changed."""
     found: list[tuple[str, Stored]] = []
-    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            exported = import_line(line)
-            name = check_queue(exported.queue if queue is None else queue)
-        except InvalidInput as error:
-            raise WrongUse(f"{file}, line {number}: {error}") from error
+    for place, exported in read_export(file):
         if exported.leased_until is not None or exported.state in (State.LEASED, State.BLOCKED):
             raise WrongUse(
-                f"{file}, line {number}: {exported.id} was held, and may have ended since. "
+                f"{place}: {exported.id} was held, and may have ended since. "
                 "Leave out the line, or export it when nobody holds it"
             )
-        found.append((name, _checked(exported, f"{file}, line {number}")))
+        try:
+            name = check_queue(exported.queue if queue is None else queue)
+            check_adopted([exported.stored], NO_REPORTS, 0)
+        except InvalidInput as error:
+            raise WrongUse(f"{place}: {error}") from error
+        found.append((name, exported.stored))
     return found
-
-
-def _checked(exported: Exported, where: str) -> Stored:
-    try:
-        check_adopted([exported.stored], NO_REPORTS, 0)
-    except InvalidInput as error:
-        raise WrongUse(f"{where}: {error}") from error
-    return exported.stored
 
 
 def _batches(jobs: list[tuple[str, Stored]]) -> Iterator[tuple[str, list[Stored]]]:
@@ -193,20 +186,16 @@ def _batches(jobs: list[tuple[str, Stored]]) -> Iterator[tuple[str, list[Stored]
         every = [stored for queue, stored in jobs if queue == name]
         live = [stored for stored in every if stored.state is not State.ARCHIVED]
         archived = [stored for stored in every if stored.state is State.ARCHIVED]
-        for start in range(0, len(live), _PAGE):
-            yield name, live[start : start + _PAGE]
-        for end in range(len(archived), 0, -_PAGE):
-            yield name, archived[max(0, end - _PAGE) : end]
+        for start in range(0, len(live), _BATCH):
+            yield name, live[start : start + _BATCH]
+        for end in range(len(archived), 0, -_BATCH):
+            yield name, archived[max(0, end - _BATCH) : end]
 
 
 async def _all(store: Store, queue: str, state: State) -> AsyncIterator[Stored]:
-    after: str | None = None
-    while True:
-        page = await store.scan(queue, state, after=after, limit=_PAGE)
-        for stored in page.items:
+    async for page in pages(store, queue, state):
+        for stored in page:
             yield stored
-        if (after := page.after) is None:
-            return
 
 
 async def _some(

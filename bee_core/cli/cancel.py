@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import (
+from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.asking import ask, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.disposition import Archive, Delete, Terminal
 from bee_core.stored import State, Stored
 
@@ -58,9 +60,6 @@ def cancel(
     state: str | None,
     even_running: bool,
     archive: bool,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -78,14 +77,9 @@ def cancel(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=state is not None)
-    if ids and state is not None:
-        raise WrongUse("--state goes with filters, not with ids")
+    order = order_of(queue, ids, options, narrowed=state is not None)
     if state == "leased" and not even_running:
         raise WrongUse("leased jobs run: to cancel them say --even-running, too")
-    with told_plainly():
-        named = ids_of(ids)
     to: Terminal = Archive() if archive else Delete()
     deed = Deed("cancel", "cancelled", "live job" if even_running else "waiting job")
 
@@ -108,19 +102,10 @@ def cancel(
             running = even_running and found[0].state is not State.BLOCKED
             return await stop([one.id for one in found], running)
 
-        if ids:
-            return await act_on_ids(deed, queue, named, stop_named, dry_run=dry_run)
-        return await act_on_matches(
-            deed,
-            store,
-            queue,
-            _states(state, even_running),
-            filters,
-            stop_found,
-            dry_run=dry_run,
-            yes=yes,
-            own=False,
-        )
+        if order.ids:
+            return await act_on_ids(deed, order, stop_named)
+        states = _states(state, even_running)
+        return await act_on_matches(deed, order, store, states, stop_found, own=False)
 
     raise SystemExit(ask(url, go))
 
@@ -139,11 +124,11 @@ async def _running(store: Store, queue: str, ids: Sequence[str]) -> list[str]:
 def _why(stored: Stored | None) -> str:
     """Why it was not cancelled."""
     if stored is None:
-        return "unknown here: done and deleted, or never sent to this queue"
+        return UNKNOWN
     if stored.state is State.LEASED:
         return f"runs on {stored.holder or '?'}: --even-running cancels it, too"
     if stored.leased_at is not None:
         return "was running on a worker that is silent: --even-running cancels it, too"
     if stored.state is State.ARCHIVED:
         return "over already, and in the archive: bee delete removes it from there"
-    return "changed meanwhile, so it was left alone: try again"
+    return CHANGED

@@ -8,10 +8,10 @@ from typing import Any
 import click
 import msgspec
 
-from bee_core.cli.asking import json_option, print_json, told_plainly, url_option
-from bee_core.cli.configured import Configured, source_of
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
+from bee_core.cli.common.asking import json_option, print_json, url_option
+from bee_core.cli.common.configured import Configured, source_of
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
 from bee_core.cli.worker import worker
 from bee_core.config import read_settings, unknown_variables
 from bee_core.url import redact

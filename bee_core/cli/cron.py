@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -12,12 +12,12 @@ import msgspec
 from cronsim import CronSim
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask_hive, json_option, print_json
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.selecting import NotThere
-from bee_core.cli.tables import table, terminal_width
-from bee_core.cli.words import one_line, span
+from bee_core.cli.common.asking import ask_hive, json_option, print_json, program_url_option
+from bee_core.cli.common.errors import NotThere, WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import load_hive
+from bee_core.cli.common.tables import table, terminal_width
+from bee_core.cli.common.words import one_line, span
 from bee_core.errors import DecodeError
 from bee_core.explain import when
 from bee_core.hive import Hive
@@ -46,11 +46,6 @@ class Kept(msgspec.Struct, frozen=True):
             return None if self.stored is None else plan_of(self.stored.body)
         except DecodeError:
             return None
-
-
-def _hive_url(command: Callable[..., None]) -> Callable[..., None]:
-    told = "The broker. Otherwise what the program says."
-    return click.option("--url", metavar="URL", help=told)(command)
 
 
 @click.group(
@@ -82,7 +77,7 @@ def cron() -> None:
     ),
 )
 @click.argument("target", metavar="MODULE:HIVE")
-@_hive_url
+@program_url_option
 @json_option
 def list_schedules(target: str, url: str | None, as_json: bool) -> None:
     """List the schedules of a program: when, the next three times, the last tick, the state.
@@ -127,7 +122,7 @@ def list_schedules(target: str, url: str | None, as_json: bool) -> None:
 @click.argument("target", metavar="MODULE:HIVE")
 @click.argument("name")
 @click.option("--queue", metavar="QUEUE", help="Of this one, if several have such a schedule.")
-@_hive_url
+@program_url_option
 @json_option
 def run(target: str, name: str, queue: str | None, url: str | None, as_json: bool) -> None:
     """Send the job of a schedule once, now, with an id of its own.

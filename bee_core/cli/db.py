@@ -15,11 +15,12 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import CannotAsk
-from bee_core.cli.examples import examples
+from bee_core.cli.common.asking import json_option, url_saying
+from bee_core.cli.common.errors import CannotAsk
+from bee_core.cli.common.examples import examples
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
-from bee_core.url import Url, UrlText, redact
+from bee_core.url import Url, redact
 
 _SCHEMES = ("postgresql", "postgres")
 
@@ -28,11 +29,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     url = "The database. Otherwise BEE_URL, or url in bee.toml or [tool.bee]."
     schema = "The schema bee's tables are in. Otherwise the URL's, or bee."
     command = click.option("--schema", metavar="NAME", help=schema)(command)
-    return click.option("--url", type=UrlText, metavar="URL", help=url)(command)
-
-
-def _as_json(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object.")(command)
+    return url_saying(url)(command)
 
 
 @click.group(
@@ -65,7 +62,7 @@ def db() -> None:
     )
 )
 @_options
-@_as_json
+@json_option
 def plan(url: str | None, schema: str | None, as_json: bool) -> None:
     """Say what `bee db apply` would do, and do nothing.
 
@@ -175,7 +172,7 @@ def sql(url: str | None, schema: str | None) -> None:
     )
 )
 @_options
-@_as_json
+@json_option
 def check(url: str | None, schema: str | None, as_json: bool) -> None:
     """Say whether the schema is what this bee needs, and if not, what to run.
 

@@ -8,21 +8,22 @@ from typing import Any
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import (
+from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.asking import ask, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.stored import State, Stored
 
 _DEED = Deed("delete", "deleted", "archived job")
-_CHANGED = "changed meanwhile, so it was left alone: try again"
 
 
 @click.command(
@@ -42,9 +43,6 @@ _CHANGED = "changed meanwhile, so it was left alone: try again"
 def delete(
     queue: str,
     ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -60,25 +58,20 @@ def delete(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=False)
-    with told_plainly():
-        named = ids_of(ids)
+    order = order_of(queue, ids, options)
 
     async def go(store: Store) -> int:
         await check_queues(store, [queue])
 
         async def expel(found: Sequence[Stored]) -> Missed:
-            return [(one.id, _CHANGED) for one in await store.expel(queue, found)]
+            return [(one.id, CHANGED) for one in await store.expel(queue, found)]
 
         async def expel_named(chosen: Sequence[str]) -> Missed:
             return [(id, why) for id in chosen if (why := await _expel_all(store, queue, id))]
 
-        if ids:
-            return await act_on_ids(_DEED, queue, named, expel_named, dry_run=dry_run)
-        return await act_on_matches(
-            _DEED, store, queue, [State.ARCHIVED], filters, expel, dry_run=dry_run, yes=yes
-        )
+        if order.ids:
+            return await act_on_ids(_DEED, order, expel_named)
+        return await act_on_matches(_DEED, order, store, [State.ARCHIVED], expel)
 
     raise SystemExit(ask(url, go))
 
@@ -91,6 +84,6 @@ async def _expel_all(store: Store, queue: str, id: str) -> str | None:
             live = f"live ({stored.state.value}), so it was left alone: bee cancel is for those"
             return None if begun else live
         if await store.expel(queue, [stored]):
-            return _CHANGED
+            return CHANGED
         begun = True
-    return None if begun else "unknown here: done and deleted, or never sent to this queue"
+    return None if begun else UNKNOWN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -10,16 +9,18 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import IN_MEMORY, ask, json_option, print_json, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse, load_hive
+from bee_core.broker import Store
+from bee_core.cli.common.asking import ask, ask_hive, json_option, print_json, url_option
+from bee_core.cli.common.errors import told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import load_hive
+from bee_core.cli.common.words import count
 from bee_core.config import broker_url, read_settings, unknown_variables
 from bee_core.diagnosis import Declared, Program, Remark, Seen, findings, look
 from bee_core.errors import BeeError, NoHandler
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.job import members, tag_of
-from bee_core.registry import backend
 from bee_core.url import redact
 
 _PACKAGES = ("redis", "psycopg", "prometheus-client", "uvloop", "opentelemetry-api")
@@ -55,9 +56,11 @@ def doctor(target: str | None, url: str | None, as_json: bool) -> None:
     """
     hive = None if target is None else load_hive(target)
     if hive is None:
-        where, seen = redact(broker_url_plainly(url)), ask(url, look)
+        with told_plainly():
+            where = redact(broker_url(url))
+        seen = ask(url, look)
     else:
-        where, seen = _look_with(hive, url)
+        where, seen = ask_hive(hive, url, _look_by_name)
     found = findings(seen, None if hive is None else _program(hive))
     found += [Remark(level="hint", topic="settings", text=text) for text in _settings_remarks()]
     if as_json:
@@ -67,24 +70,9 @@ def doctor(target: str | None, url: str | None, as_json: bool) -> None:
     raise SystemExit(1 if _problems(found) else 0)
 
 
-def broker_url_plainly(url: str | None) -> str:
-    """The URL that is meant, or wrong use."""
-    with told_plainly():
-        return broker_url(url)
-
-
-def _look_with(hive: Hive, url: str | None) -> tuple[str, Seen]:
-    """The same over the broker of a program, whatever that is."""
-
-    async def go() -> tuple[str, Seen]:
-        async with hive:
-            if isinstance(hive.broker, backend("memory")):
-                raise WrongUse(IN_MEMORY)
-            return repr(hive.broker).strip("<>"), await look(hive.broker)
-
-    with told_plainly():
-        hive.adjust(url=url)
-        return asyncio.run(go())
+async def _look_by_name(store: Store) -> tuple[str, Seen]:
+    """What a program's broker calls itself, as it may have no URL; and a look at it."""
+    return repr(store).strip("<>"), await look(store)
 
 
 def _program(hive: Hive) -> Program:
@@ -145,8 +133,8 @@ def _print(where: str, seen: Seen, found: Sequence[Remark]) -> None:
     for remark in found:
         about = "" if remark.queue is None else f"queue {remark.queue}: "
         click.echo(f"{remark.level}: {about}{remark.text}")
-    count = _problems(found)
-    click.echo(f"{count} problem{'s' * (count > 1)} found" if count else "no problem found")
+    problems = _problems(found)
+    click.echo(f"{count(problems, 'problem')} found" if problems else "no problem found")
 
 
 def _plain(where: str, seen: Seen, found: Sequence[Remark]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.examples import examples
 from bee_core.explain import Explanation, NotFound, sentence
 from bee_core.explain import explain as explain_job
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import click
 
-from bee_core.cli.asking import IN_MEMORY, told_plainly
-from bee_core.cli.configured import Configured
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import IN_MEMORY, is_memory, json_option, url_saying
+from bee_core.cli.common.configured import Configured
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.units import as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError
 from bee_core.registry import connect
 from bee_core.service.pulse import Pulse, age, read_pulse
-from bee_core.url import UrlText
 
 _PATIENCE = 5.0
 """Seconds for the broker to answer."""
@@ -47,13 +46,8 @@ _PATIENCE = 5.0
     help="Older than this is dead: 30s.",
 )
 @click.option("--ready", is_flag=True, help="Also: it works, and the broker answers.")
-@click.option(
-    "--url",
-    type=UrlText,
-    metavar="URL",
-    help="The broker to ask, with --ready. Otherwise BEE_URL.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@url_saying("The broker to ask, with --ready. Otherwise BEE_URL.")
+@json_option
 def health(
     heartbeat_file: Path | None, max_age: float, ready: bool, url: str | None, as_json: bool
 ) -> None:
@@ -115,7 +109,7 @@ def not_ready(pulse: Pulse) -> str | None:
 
 def _in_memory(url: str | None) -> bool:
     with told_plainly():
-        return broker_url(url).partition(":")[0] == "memory"
+        return is_memory(broker_url(url))
 
 
 async def _ask(url: str | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,11 +10,11 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues
-from bee_core.cli.tables import table, terminal_width
-from bee_core.cli.words import one_line, span
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, look_at_each
+from bee_core.cli.common.tables import table, terminal_width
+from bee_core.cli.common.words import one_line, span
 from bee_core.presence import presence_of
 from bee_core.stored import Holder, QueueStats
 
@@ -32,7 +31,6 @@ _TITLES = (
     "archived because",
 )
 _WORKER_TITLES = ("queue", "worker", ">leases", ">since", "what it says")
-_AT_ONCE = 8
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -81,15 +79,12 @@ def info(queues: tuple[str, ...], url: str | None, as_json: bool) -> None:
 
 async def look_at(store: Store, queues: Sequence[str]) -> list[Look]:
     """A look at each of these queues, or at all."""
-    await check_queues(store, queues)
-    names = list(dict.fromkeys(queues)) or await store.queues()
-    free = asyncio.Semaphore(_AT_ONCE)
 
     async def look(queue: str) -> Look:
-        async with free:
-            return Look(queue, await store.stats(queue), await store.workers(queue))
+        return Look(queue, await store.stats(queue), await store.workers(queue))
 
-    return await asyncio.gather(*map(look, names))
+    await check_queues(store, queues)
+    return await look_at_each(store, queues, look)
 
 
 def lines(looks: Sequence[Look], now: float, width: int | None) -> Iterator[str]:

@@ -9,13 +9,20 @@ from typing import Any
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import LIVE, PAGE, Filters, check_queues, filter_options, filters_of
-from bee_core.cli.selecting import select as select_jobs
-from bee_core.cli.tables import Table, table, terminal_width
-from bee_core.cli.words import count, last_error, one_line, span, standing
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import (
+    LIVE,
+    PAGE,
+    Filters,
+    check_queues,
+    filter_options,
+    filters_of,
+)
+from bee_core.cli.common.selecting import select as select_jobs
+from bee_core.cli.common.tables import Table, table, terminal_width
+from bee_core.cli.common.words import count, last_error, one_line, span, standing
 from bee_core.codec import kind_of
 from bee_core.fingerprint import Fingerprint, error_of, fingerprint
 from bee_core.stored import State, Stored

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues
-from bee_core.cli.words import count
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues
+from bee_core.cli.common.words import count
 
 
 @click.command(

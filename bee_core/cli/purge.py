@@ -7,13 +7,13 @@ import time
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import agree
-from bee_core.cli.asking import ask, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import check_queues, pages
-from bee_core.cli.units import as_seconds
-from bee_core.cli.words import count, span
+from bee_core.cli.common.acting import agreed, dry_run_option, yes_option
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, pages
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.common.words import count, span
 from bee_core.stored import QueueStats, State
 
 _BATCH = 1000
@@ -37,8 +37,8 @@ _BATCH = 1000
     "--keep", type=click.IntRange(min=0), metavar="N", help="Of the archive, not the newest N."
 )
 @click.option("--drop", is_flag=True, help="The whole queue, running jobs and archive included.")
-@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@dry_run_option
+@yes_option
 @url_option
 def purge(
     queue: str,
@@ -75,12 +75,13 @@ def purge(
             await _prune(store, queue, stats, older_than or 0.0, keep or 0, dry_run, yes)
         elif drop:
             everything = f"{_parts(stats, 'leased')} and {_archived(stats)} of {queue}"
-            if _agreed(f"delete {everything} for ever, and the queue itself", dry_run, yes):
+            what = f"delete {everything} for ever, and the queue itself"
+            if agreed(what, dry_run=dry_run, yes=yes):
                 await store.drop(queue)
                 click.echo(f"dropped {queue}: {everything}")
         elif not (waiting := stats.live - stats.leased):
             click.echo(f"nothing waits in {queue}: nothing to do")
-        elif _agreed(f"delete {_parts(stats)} of {queue} for ever", dry_run, yes):
+        elif agreed(f"delete {_parts(stats)} of {queue} for ever", dry_run=dry_run, yes=yes):
             gone = await store.purge(queue)
             less = "" if gone == waiting else f" (there were {waiting} before)"
             click.echo(f"deleted {count(gone, 'waiting job')} of {queue}{less}")
@@ -105,7 +106,7 @@ async def _prune(
         return
     old = f" that are older than {span(older_than)}" if older_than else ""
     what = count(total, "archived job") if not (yes and older_than) else "all archived jobs"
-    if not _agreed(f"delete {what} of {queue}{old} for ever", dry_run, yes):
+    if not agreed(f"delete {what} of {queue}{old} for ever", dry_run=dry_run, yes=yes):
         return
     gone = 0
     while gone < total:  # no more than were there: others may be archiving all the time
@@ -123,15 +124,6 @@ async def _count_older(store: Store, queue: str, older_than: float) -> int:
     async for page in pages(store, queue, State.ARCHIVED):
         found += sum((one.archived_at or 0.0) <= limit for one in page)
     return found
-
-
-def _agreed(what: str, dry_run: bool, yes: bool) -> bool:
-    if dry_run:
-        click.echo(f"would {what}; nothing was done")
-        return False
-    if not yes:
-        agree(f"{what}?")
-    return True
 
 
 def _parts(stats: QueueStats, *more: str) -> str:

@@ -8,17 +8,19 @@ from typing import Any
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.acting import (
+from bee_core.cli.common.acting import (
+    CHANGED,
+    UNKNOWN,
     Deed,
     Missed,
     act_on_ids,
     act_on_matches,
-    check_choice,
+    order_of,
     sure_options,
 )
-from bee_core.cli.asking import ask, told_plainly, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues, filter_options, filters_of, ids_of
+from bee_core.cli.common.asking import ask, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, filter_options
 from bee_core.stored import State, Stored
 
 _DEED = Deed("retry", "retried", "archived job")
@@ -42,9 +44,6 @@ _DEED = Deed("retry", "retried", "archived job")
 def retry(
     queue: str,
     ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
     url: str | None,
     **options: Any,
 ) -> None:
@@ -61,8 +60,7 @@ def retry(
       2  wrong use; also: nobody to ask, and no -y
       3  the store does not answer, or refuses
     """
-    filters = filters_of(options)
-    check_choice(ids, filters, everything, narrowed=False)
+    order = order_of(queue, ids, options)
 
     async def go(store: Store) -> int:
         await check_queues(store, [queue])
@@ -74,29 +72,18 @@ def retry(
         async def restore_found(found: Sequence[Stored]) -> Missed:
             return await restore([one.id for one in found])
 
-        if ids:
-            return await act_on_ids(_DEED, queue, named, restore, dry_run=dry_run)
-        return await act_on_matches(
-            _DEED,
-            store,
-            queue,
-            [State.ARCHIVED],
-            filters,
-            restore_found,
-            dry_run=dry_run,
-            yes=yes,
-            last_lives=True,
-        )
+        if order.ids:
+            return await act_on_ids(_DEED, order, restore)
+        states = [State.ARCHIVED]
+        return await act_on_matches(_DEED, order, store, states, restore_found, last_lives=True)
 
-    with told_plainly():
-        named = ids_of(ids)
     raise SystemExit(ask(url, go))
 
 
 def _why(stored: Stored | None) -> str:
     """Why it was not restored."""
     if stored is None:
-        return "unknown here: done and deleted, or never sent to this queue"
+        return UNKNOWN
     if stored.state is State.ARCHIVED:
-        return "changed meanwhile, so it was left alone: try again"
+        return CHANGED
     return f"live already ({stored.state.value}), so there is nothing to retry"

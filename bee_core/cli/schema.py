@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +11,17 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.asking import json_option, print_json, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import pick_queue
-from bee_core.cli.loading import WrongUse, load_hive, store_of
+from bee_core.cli.common.asking import ask_hive, json_option, print_json, url_saying
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import load_hive, pick_queue
+from bee_core.cli.common.selecting import pages
 from bee_core.codec import KIND_HEADER, JsonCodec, peek_kind
 from bee_core.errors import DecodeError
 from bee_core.hive_queue import HiveQueue
 from bee_core.schema import DIALECT, Change, Schema, compare, schema_of
 from bee_core.stored import State, Stored
 
-_PAGE = 500
 _EXAMPLES = 3
 _MOST_GROUPS = 50
 """As many different problems of a queue are told apart."""
@@ -54,7 +53,7 @@ _MOST_GROUPS = 50
     metavar="N",
     help="With --live: so many of each queue and state.",
 )
-@click.option("--url", metavar="URL", help="With --live: the broker. Otherwise the program's.")
+@url_saying("With --live: the broker. Otherwise the program's.")
 @json_option
 def schema(
     target: str,
@@ -92,7 +91,7 @@ def schema(
         if old is not None:
             found += _tell_changes(_changes(_read(old), chosen, whole=queue is None), as_json)
         if live:
-            seen = asyncio.run(_ask(store_of(hive, url), chosen, archived, sample))
+            seen = ask_hive(hive, url, lambda store: _look_at(store, chosen, archived, sample))
             found += _tell_unread(seen, as_json)
     raise SystemExit(1 if found else 0)
 
@@ -173,37 +172,33 @@ class _Seen(msgspec.Struct):
     unread: dict[tuple[str | None, str], _Unread] = {}
 
 
-async def _ask(
+async def _look_at(
     store: Store, chosen: Sequence[HiveQueue[Any]], archived: bool, sample: int | None
 ) -> list[_Seen]:
     # As time moves them, so that what becomes due meanwhile is met.
     states = [State.DELAYED, State.READY, State.LEASED, State.BLOCKED]
     states += [State.ARCHIVED] if archived else []
     found = []
-    async with store:
-        for queue in chosen:
-            seen = _Seen(queue.name)
-            for state in states:
-                await _look(store, queue, state, sample, seen)
-            found.append(seen)
+    for queue in chosen:
+        seen = _Seen(queue.name)
+        for state in states:
+            await _look(store, queue, state, sample, seen)
+        found.append(seen)
     return found
 
 
 async def _look(
     store: Store, queue: HiveQueue[Any], state: State, sample: int | None, seen: _Seen
 ) -> None:
-    after: str | None = None
-    left = sample
-    while left is None or left > 0:
-        limit = _PAGE if left is None else min(left, _PAGE)
-        page = await store.scan(queue.name, state, after=after, limit=limit)
-        for stored in page.items:
+    looked_at = 0
+    async for page in pages(store, queue.name, state):
+        for stored in page:
+            if looked_at == sample:
+                return
+            looked_at += 1
             if KIND_HEADER not in stored.headers:  # of bee's own
                 seen.jobs += 1
                 _try(queue, stored, seen)
-        left = None if left is None else left - len(page.items)
-        if (after := page.after) is None:
-            return
 
 
 def _try(queue: HiveQueue[Any], stored: Stored, seen: _Seen) -> None:

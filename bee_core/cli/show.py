@@ -9,19 +9,19 @@ import click
 import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.errors import NotThere, WrongUse
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.policies import policy_of, policy_words
+from bee_core.cli.common.selecting import check_queues
+from bee_core.cli.common.words import count, many_lines, one_line
 from bee_core.cli.list import plain
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import NotThere, check_queues
-from bee_core.cli.words import count, many_lines, one_line, policy_words
 from bee_core.codec import kind_of
 from bee_core.explain import Ended, Explanation, NotFound, past, sentence, when
 from bee_core.explain import explain as explain_job
 from bee_core.message import Counters
 from bee_core.queue import POLICY_HEADER
 from bee_core.stored import Stored
-from bee_core.strategy import Policy
 
 _LARGEST = 64 * 1024
 """More of a body is not shown; --body has all of it."""
@@ -143,13 +143,12 @@ def _counted(counters: Counters) -> str:
 
 
 def _policy_lines(stored: Stored) -> Iterator[str]:
-    text = stored.headers.get(POLICY_HEADER)
-    if text is None:
+    if POLICY_HEADER not in stored.headers:
         return
     try:
-        policy = msgspec.json.decode(text, type=Policy)
+        policy = policy_of(stored.headers)
     except Exception:  # total, whatever somebody has put there
-        yield f"  cannot be read: {one_line(text)}"
+        yield f"  cannot be read: {one_line(stored.headers[POLICY_HEADER])}"
         return
     for name, words in policy_words(policy):
         yield f"  {name:<12}  {words}"

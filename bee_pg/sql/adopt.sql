@@ -23,7 +23,7 @@ declare
   anew  text[]; -- taken in, and waits for reports
   rings bigint;
 begin
-  perform outgrow(adopt.beyond);
+  perform outgrow(adopt.beyond); -- 1. outgrow
   perform pg_advisory_xact_lock(hashtextextended('bee adopt ' || current_schema() || ' ' || adopt.queue, 0));
   with given as materialized (
     select g.*, nextval('number') as number from (
@@ -38,7 +38,7 @@ begin
                               reason, detail, progress, history, n)
       order by d.n
     ) g
-  ), fresh as (
+  ), fresh as ( -- 2. take
     insert into message (
       queue, id, incarnation, number, sent_at, due, deliveries, errors, timeouts, stalls, releases, unknowns,
       priority, awaits, holder, reason, detail, headers, body, key, reports_to, progress, history
@@ -49,7 +49,7 @@ begin
       from given g where g.archived_at is null order by g.id collate "C", g.n
       on conflict (queue, id) do nothing
       returning id, number, awaits
-  ), kept as (
+  ), kept as ( -- 3. keep
     insert into archive (
       queue, id, incarnation, archived_at, sent_at, due, deliveries, errors, timeouts, stalls, releases,
       unknowns, priority, awaits, holder, reason, detail, headers, body, key, reports_to, progress, history
@@ -74,12 +74,12 @@ begin
          ),
          (select array_agg(f.id) from fresh f where f.awaits is not null), (select count(*) from fresh)
     into here, anew, rings;
-  if anew is not null then
+  if anew is not null then -- of step 2
     delete from report r where r.queue = adopt.queue and r.parent = any (anew);
   end if;
-  if told_to is not null then
+  if told_to is not null then -- 4. hear
     rings := rings + hear(adopt.queue, told_to, told_by, told_reasons, told_details, told_bodies);
   end if;
-  perform ring(adopt.queue, rings);
+  perform ring(adopt.queue, rings); -- 5. ring
   return here;
 end $$;

@@ -23,7 +23,7 @@ begin
       select d.id from unnest(ids, kept) as d (id, kept) where not d.kept
     ))
     order by m.awaits is not null, m.reports_to is null, m.id for update;
-  -- "offset 0": one look by its id for each that was seen, whatever the statistics say. Joined the other way
+  -- 1. check. "offset 0": one look by its id for each that was seen, whatever the statistics say. Joined the other way
   -- round, all of a queue that was never analysed is compared with all of the batch.
   select coalesce(array_agg(h.place), '{}'), array_agg(h.n), array_agg(h.key) into places, gone, freed from (
     select m.place, m.key, min(d.n) as n -- one may have been seen twice
@@ -38,9 +38,10 @@ begin
       and array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] = counts[6 * d.n - 5 : 6 * d.n]
     group by m.place, m.key
   ) h;
-  delete from message m where m.ctid = any (places);
-  perform let_go(expel.queue, freed);
+  delete from message m where m.ctid = any (places); -- 2. delete
+  perform let_go(expel.queue, freed); -- 3. let go
 
+  -- 1. check, of archived ones
   select coalesce(array_agg(h.place), '{}'), array_agg(h.n) into places, more from (
     select a.place, min(d.n) as n from (
       select d.* from unnest(ids, incarnations, kept) with ordinality as d (id, incarnation, kept, n)
@@ -52,11 +53,11 @@ begin
     ) a
     group by a.place
   ) h;
-  delete from archive a where a.ctid = any (places);
+  delete from archive a where a.ctid = any (places); -- 2. delete
   gone := coalesce(gone, '{}') || coalesce(more, '{}');
-  if exists (select from report r where r.queue = expel.queue) then
+  if exists (select from report r where r.queue = expel.queue) then -- 3. let go
     perform forget(expel.queue, array(select ids[n] from unnest(gone) as g (n)));
   end if;
-  perform ring(expel.queue, (select count(f.key) from unnest(freed) as f (key)));
+  perform ring(expel.queue, (select count(f.key) from unnest(freed) as f (key))); -- 4. ring
   return array(select n from generate_subscripts(ids, 1) n where n <> all (gone));
 end $$;

@@ -8,11 +8,11 @@
 -- Refused as a whole when the server is out of memory, like send.lua.
 guard_all()
 local listed = call('HEXISTS', HEAD, 'listed') == 1
-local beyond = tonumber(ARGV[1])
+local beyond = tonumber(ARGV[1]) -- 1. outgrow
 if beyond > (tonumber(call('HGET', HEAD, 'token') or '0') or 0) then call('HSET', HEAD, 'token', text(beyond)) end
 local number = next_numbers(tonumber(ARGV[2]))
 
--- A live one, unless its id is taken.
+-- 2. take: a live one, unless its id is taken.
 local function take(id, msg, meta)
   if fetch(id) then return false end
   number = number + 1
@@ -31,7 +31,7 @@ local function is_same(record, archived_at, msg)
   return at == archived_at and string.sub(kept, 9, 16) == string.sub(msg, 9, 16)
 end
 
--- An archived one, unless it is here already.
+-- 3. keep: an archived one, unless it is here already.
 local function take_kept(id, archived_at, msg, meta)
   if is_same(get_kept(id), archived_at, msg) then return false end
   local from = older_place(id, archived_at, '')
@@ -45,7 +45,7 @@ local function take_kept(id, archived_at, msg, meta)
   return true
 end
 
--- Add reports to what a message has heard, if one is left that can read them. One that has never been
+-- 4. hear: add reports to what a message has heard, if one is left that can read them. One that has never been
 -- delivered is due when it has heard all that it awaits.
 local function hear(id, first, count)
   local to = fetch(id)
@@ -79,5 +79,5 @@ while at <= #ARGV do
 end
 rings = rings + created
 count_created()
-ring(rings)
+ring(rings) -- 5. ring
 return table.concat(answers)

@@ -9,7 +9,7 @@ local left, rings = {}, 0
 for i = 1, #ARGV, 9 do
   local id, number = ARGV[i + 1], ARGV[i + 2]
   local m = ARGV[i] == 'L' and fetch(id)
-  if ARGV[i] == 'A' and kept_record(id, number) then
+  if ARGV[i] == 'A' and kept_record(id, number) then -- 1. check, 2. delete
     unkeep(id, number)
     forget_unread(id)
   elseif m and m.token == 0 and string.sub(m.blob, 1, 8) == number and m.due == tonumber(ARGV[i + 3])
@@ -18,11 +18,11 @@ for i = 1, #ARGV, 9 do
     displace(m)
     call('HDEL', MSG, id)
     call('HDEL', META, id)
-    if m.awaits > 0 then forget_unread(id) end
+    if m.awaits > 0 then forget_unread(id) end -- 3. let go
     rings = rings + let_go(m.key, id)
   else
     left[#left + 1] = (i - 1) / 9
   end
 end
-ring(rings)
+ring(rings) -- 4. ring
 return left

@@ -8,8 +8,7 @@ import pytest
 
 import bee_core as bee
 from bee_core.broker import Store
-from bee_core.cli.acting import Deed, Missed, act_on_ids, act_on_matches
-from bee_core.cli.selecting import Filters
+from bee_core.cli.common.acting import Deed, Missed, Order, act_on_ids, act_on_matches
 from bee_core.errors import BrokerUnavailable
 from bee_core.stored import State, Stored
 from bee_memory import MemoryBroker
@@ -40,7 +39,7 @@ async def test_what_is_archived_again_meanwhile_is_not_retried_twice() -> None:
 
         states = [State.ARCHIVED]
         code = await act_on_matches(
-            DEED, store, "mail", states, Filters(), act, dry_run=False, yes=True, last_lives=True
+            DEED, Order(queue="mail", yes=True), store, states, act, last_lives=True
         )
 
         assert 0 == code
@@ -59,8 +58,10 @@ async def test_what_was_done_is_said_also_if_the_store_goes_away(
             raise BrokerUnavailable("gone")
         return []
 
+    order = Order(queue="mail", ids=[str(number) for number in range(300)])
+
     with pytest.raises(BrokerUnavailable):
-        await act_on_ids(DEED, "mail", [str(number) for number in range(300)], act, dry_run=False)
+        await act_on_ids(DEED, order, act)
 
     assert "retried 200 archived jobs of mail\n" == capsys.readouterr().out
 
@@ -75,7 +76,7 @@ async def test_of_many_that_were_not_done_some_are_named(
             return [(one.id, "no") for one in found]
 
         code = await act_on_matches(
-            DEED, store, "mail", [State.ARCHIVED], Filters(), act, dry_run=False, yes=True
+            DEED, Order(queue="mail", yes=True), store, [State.ARCHIVED], act
         )
 
     shown = capsys.readouterr()

@@ -160,7 +160,7 @@ def test_what_was_exported_comes_back_with_all_it_had(run_bee: RunBee, store_url
     second = run_bee("archive", "import", "jobs", "--url", store_url)
 
     after = asyncio.run(look())
-    assert (0, "1 jobs taken in\n") == (first.returncode, first.stdout), first.stderr
+    assert (0, "1 job taken in\n") == (first.returncode, first.stdout), first.stderr
     assert (1, "0 jobs taken in, 1 were there already\n") == (second.returncode, second.stdout)
     assert before is not None
     assert after is not None

@@ -22,7 +22,7 @@ from bee_core.cli.chaos import server
 from bee_core.cli.chaos.audit import audit
 from bee_core.cli.chaos.making import CannotMake, make
 from bee_core.cli.chaos.running import cuttable, kept
-from bee_core.cli.lines import Reader
+from bee_core.cli.send.lines import Reader
 from bee_core.message import Counters, Note
 from bee_core.schema import schema_of
 from bee_core.stored import State, Stored

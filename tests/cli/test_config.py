@@ -12,7 +12,7 @@ import click
 import msgspec
 import pytest
 
-from bee_core.cli.configured import Configured
+from bee_core.cli.common.configured import Configured
 from bee_core.cli.worker import worker
 from bee_core.config import WorkerSettings, known_variables
 

@@ -319,8 +319,7 @@ def test_in_a_terminal_there_is_a_bar(urls: Urls) -> None:
     os.close(ours)
 
     assert 0 == process.wait(10)
-    assert b"mail  [" in shown
-    assert b"100%" in shown
+    assert b"[##############################] 100%  mail: 20 of 20" in shown
 
 
 def test_without_a_terminal_nothing_is_redrawn(run_bee: RunBee, urls: Urls) -> None:

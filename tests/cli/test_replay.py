@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bee_core
-from bee_core.cli.replaying import rewound
+from bee_core.cli.replay.running import rewound
 from bee_core.export import export_line
 from bee_core.message import Counters, Note
 from bee_core.stored import State, Stored
@@ -189,7 +189,7 @@ def test_of_several_jobs_one_is_chosen(bee: Bee) -> None:
         (("jobs", "bank", "--id", "x"), "jobs has no job 'x'; it has bob"),
         (("jobs", "bank", "--queue", "x"), "has no queue 'x'; it has: charges, news"),
         (("jobs", "bank", "--timeout", "x"), "is not a duration"),
-        (("bank.py", "bank"), "line 1: not a job of bee archive export"),
+        (("bank.py", "bank"), "line 2: not a job of bee archive export"),
         (("empty", "bank"), "empty is empty"),
         (("newer", "bank"), "a job of a newer bee archive export: version 2"),
         (("jobs", "shop", "--queue", "mail"), "queue 'mail' has no handler in shop"),

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bee_core.cli.top_view import Glance, Line, Picture, rates, screen
+from bee_core.cli.top.view import Glance, Line, Picture, rates, screen
 from bee_core.message import Counters, Note
 from bee_core.stored import Holder, QueueStats, State, Stored
 from tests.servers import RedisServer, valkey_binary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from bee_core.cli.configured import Configured
+from bee_core.cli.common.configured import Configured
 from bee_core.cli.worker import worker
 from bee_core.config import DEFAULT_URL, WorkerSettings, known_variables
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 import bee_core as bee
-from bee_core.cli.loading import load_hive
+from bee_core.cli.common.loading import load_hive
 from bee_core.service.exits import Exit
 
 from .support import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from bee_core.cli.units import as_bytes, as_seconds
+from bee_core.cli.common.units import as_bytes, as_seconds
 
 OPTION = click.Option(["--x"])
 CONTEXT = click.Context(click.Command("x"))

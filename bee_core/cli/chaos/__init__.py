@@ -6,22 +6,23 @@ import asyncio
 import itertools
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from bee_core.cli.asking import json_option, print_json, told_plainly
 from bee_core.cli.chaos.audit import Audit
 from bee_core.cli.chaos.making import CannotMake, make
 from bee_core.cli.chaos.running import Plan, Run, cuttable
 from bee_core.cli.chaos.server import Guard, start_server
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import BadLine, Reader, pick_queue
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import is_memory, json_option, print_json, url_saying
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import load_hive, pick_queue
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.send.lines import BadLine, Reader
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.message import Draft
@@ -69,7 +70,7 @@ EXAMPLE = "bee_core.cli.chaos.example:hive"
     help="For the last jobs to end: 2m.",
 )
 @click.option("--seed", type=int, metavar="N", help="For the same deeds again.")
-@click.option("--url", metavar="URL", help="A broker for tests. Otherwise a Valkey of its own.")
+@url_saying("A broker for tests. Otherwise a Valkey of its own.")
 @click.option("--yes-this-broker-is-for-tests", "sure", is_flag=True, help="Needed with --url.")
 @json_option
 def chaos(
@@ -110,7 +111,7 @@ def chaos(
                 f"chaos fills {redact(url)} with jobs and breaks their workers: if that broker is "
                 "for tests, say --yes-this-broker-is-for-tests"
             )
-        if url is not None and url.startswith("memory:"):
+        if url is not None and is_memory(url):
             raise WrongUse("memory:// lives inside one process: chaos needs a broker for several")
         hive = load_hive(target)
         chosen = _queues(hive, queue, jobs_from)
@@ -170,7 +171,7 @@ async def _run(
     directory: Path,
     guard: Guard,
     chance: random.Random,
-    say: Any,
+    say: Callable[[str], None],
 ) -> tuple[Audit, Run]:
     async with connect(url) as store:
         if there := await store.queues():

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from bee_core.message import Counters
+from bee_core.outcome import COUNTED
 from bee_core.stored import State, Stored
 
 _CAUSES = {
@@ -21,8 +22,6 @@ _CAUSES = {
     "releases": "they were given back: a worker stopped, or the handler asked for it",
     "unknowns": "no handler knew their kind",
 }
-_LAST = {"failed": "errors", "timed_out": "timeouts", "stalled": "stalls", "unknown": "unknowns"}
-"""Which counter the run has raised that was the end of a job."""
 _SHOWN = 5
 
 
@@ -118,7 +117,7 @@ def audit(
 def explained(counters: Counters, reason: str | None) -> Counter[str]:
     """Why there was a next delivery, each time; not why there was none after the last one."""
     found = Counter({name: getattr(counters, name) for name in _CAUSES})
-    last = _LAST.get(reason or "")
+    last = COUNTED.get(reason or "")
     if last is not None and found[last]:
         found[last] -= 1
     return +found

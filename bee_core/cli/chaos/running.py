@@ -22,15 +22,16 @@ from bee_core.cli.chaos.audit import Audit, audit
 from bee_core.cli.chaos.proxy import Proxy
 from bee_core.cli.chaos.server import Guard, stop
 from bee_core.cli.chaos.watching import Watch
+from bee_core.cli.common.policies import with_policy
+from bee_core.cli.common.selecting import pages
+from bee_core.cli.common.words import count
 from bee_core.config import worker_variable
 from bee_core.disposition import Archive
 from bee_core.message import Draft
-from bee_core.queue import POLICY_HEADER
 from bee_core.stored import State, Stored
-from bee_core.strategy import Policy, overlay
+from bee_core.strategy import Policy
 
 _STEP = 0.1
-_PAGE = 500
 _BATCH = 500
 _UP = 30.0
 """Seconds for the workers to begin."""
@@ -194,14 +195,10 @@ class Run:
         states = [State.ARCHIVED, State.BLOCKED, State.LEASED, State.DELAYED, State.READY]
         for queue in self._plan.queues:
             for state in states:
-                after: str | None = None
-                while True:
-                    page = await self._store.scan(queue, state, after=after, limit=_PAGE)
-                    for stored in page.items:
+                async for page in pages(self._store, queue, state):
+                    for stored in page:
                         if state is not State.ARCHIVED or (queue, stored.id) not in found:
                             found[queue, stored.id] = stored
-                    if (after := page.after) is None:
-                        break
         return found
 
     # The deeds.
@@ -234,8 +231,7 @@ class Run:
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
             self.killed += 1
-            jobs = "1 job" if held[victim] == 1 else f"{held[victim]} jobs"
-            self._tell(f"killed process {victim} while it held {jobs}")
+            self._tell(f"killed process {victim} while it held {count(held[victim], 'job')}")
         self._watch.processes.discard(victim)
 
     async def _cut(self, proxy: Proxy) -> None:
@@ -268,9 +264,5 @@ def cuttable(url: str) -> tuple[str, int] | None:
 
 def kept(draft: Draft) -> Draft:
     """The same, but archived when it has succeeded: so the store itself can be asked for it."""
-    policy = Policy(on_success=Archive())
-    if POLICY_HEADER in draft.headers:
-        given = msgspec.json.decode(draft.headers[POLICY_HEADER], type=Policy)
-        policy = overlay(policy, given)
-    headers = dict(draft.headers) | {POLICY_HEADER: msgspec.json.encode(policy).decode()}
+    headers = with_policy(draft.headers, Policy(on_success=Archive()))
     return msgspec.structs.replace(draft, headers=headers)

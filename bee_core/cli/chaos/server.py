@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from bee_core.cli.asking import CannotAsk
+from bee_core.cli.common.errors import CannotAsk
 
 _GUARD = """
 import os, shutil, signal, sys

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from bee_core.cli.tables import cut, table
-from bee_core.cli.words import count, last_error, one_line, span
+from bee_core.cli.common.tables import cut, table
+from bee_core.cli.common.words import count, last_error, one_line, span
 from bee_core.codec import kind_of
 from bee_core.scaling import flow
 from bee_core.stored import Holder, QueueStats, Stored

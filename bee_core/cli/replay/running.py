@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from bee_core.cli.common.policies import with_policy
 from bee_core.codec import KIND_HEADER, peek_kind
 from bee_core.delivery import attempt_number
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule
@@ -18,22 +19,12 @@ from bee_core.export import Exported
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.message import Counters, Draft, Lease, Note
-from bee_core.outcome import Outcome
-from bee_core.queue import POLICY_HEADER
+from bee_core.outcome import COUNTED, Outcome
 from bee_core.registry import connect
 from bee_core.stored import State
-from bee_core.strategy import Policy, overlay
+from bee_core.strategy import Policy
 from bee_core.testing.faults import FaultyBroker
 from bee_core.worker import Worker
-
-_COUNTED = {
-    "failed": "errors",
-    "timed_out": "timeouts",
-    "stalled": "stalls",
-    "interrupted": "releases",
-    "unknown": "unknowns",
-}
-"""Which counter a run has raised that ended so."""
 
 
 class SentHere(msgspec.Struct, frozen=True):
@@ -120,7 +111,7 @@ def rewound(counters: Counters, note: Note | None) -> Counters:
     """The counters as they were when its last run began; those of a first run if there was none."""
     if counters.deliveries == 0:
         return Counters(deliveries=1)
-    name = None if note is None else _COUNTED.get(note.reason)
+    name = None if note is None else COUNTED.get(note.reason)
     if name is None or getattr(counters, name) == 0:
         return counters
     return msgspec.structs.replace(counters, **{name: getattr(counters, name) - 1})
@@ -142,17 +133,14 @@ class _Once(FaultyBroker):
         return [msgspec.structs.replace(lease, **self._changes) for lease in leases]
 
 
-def _headers(job: Exported, timeout: float | str | None) -> dict[str, str]:
-    headers = dict(job.headers)
+def _headers(job: Exported, timeout: float | str | None) -> Mapping[str, str]:
     if timeout is None:
-        return headers
+        return job.headers
     wanted = Policy(timeout=None if timeout == "none" else float(timeout))
-    if POLICY_HEADER in headers:
-        try:
-            wanted = overlay(wanted, msgspec.json.decode(headers[POLICY_HEADER], type=Policy))
-        except msgspec.MsgspecError:
-            return headers  # the worker will say what is wrong with it
-    return headers | {POLICY_HEADER: msgspec.json.encode(wanted).decode()}
+    try:
+        return with_policy(job.headers, wanted)
+    except msgspec.MsgspecError:
+        return job.headers  # the worker will say what is wrong with them
 
 
 async def _sent(hive: Hive, queue: str, id: str) -> list[SentHere]:

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from bee_core.cli.configured import Configured
-from bee_core.cli.examples import examples
-from bee_core.cli.units import as_address, as_bytes, as_seconds
-from bee_core.cli.worker_options import Options
+from bee_core.cli.common.configured import Configured
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.units import as_address, as_bytes, as_seconds
+from bee_core.cli.worker.options import Options
 from bee_core.url import UrlText
 
 option = partial(click.option, cls=Configured)
@@ -99,7 +99,7 @@ def worker(**given: Any) -> None:
     """
     options = Options(**given)
     if options.supervised is None and (options.processes is not None or options.reload):
-        from bee_core.cli.supervising import supervise as run
+        from bee_core.cli.worker.supervising import supervise as run
     else:
-        from bee_core.cli.working import work as run
+        from bee_core.cli.worker.working import work as run
     raise SystemExit(int(run(options)))

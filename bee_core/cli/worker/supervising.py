@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.worker_options import Options
-from bee_core.cli.working import (
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.worker.options import Options
+from bee_core.cli.worker.working import (
     NOT_IN_MEMORY,
     file_outbox,
     heartbeat_file,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
@@ -14,25 +15,21 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.checks import check_ids, check_queue
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.errors import NotThere, WrongUse
+from bee_core.cli.common.units import as_seconds
 from bee_core.codec import KIND_HEADER, kind_of
 from bee_core.fingerprint import fingerprint
 from bee_core.message import Reason
 from bee_core.stored import State, Stored
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PAGE = 200
 """Messages that are looked at, or acted on, at once."""
 LIVE = (State.READY, State.DELAYED, State.LEASED, State.BLOCKED)
 _MOST_NAMED = 50
-
-
-class NotThere(click.ClickException):
-    """What was asked for is not in the store."""
-
-    exit_code = 1
+_AT_ONCE = 8
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +96,7 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def filters_of(options: dict[str, Any]) -> Filters:
+def filters_of(options: Mapping[str, Any]) -> Filters:
     """The filters among the options of a command."""
     return Filters(**{name: options[name] for name in Filters.__struct_fields__})
 
@@ -133,6 +130,19 @@ async def check_queues(store: Store, queues: Sequence[str]) -> None:
         more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
         there = f"there are: {', '.join(known[:_MOST_NAMED])}{more}" if known else "there is none"
         raise NotThere(f"no queue {queue!r} in this store{meant}; {there}")
+
+
+async def look_at_each(
+    store: Store, queues: Sequence[str], look: Callable[[str], Awaitable[T]]
+) -> list[T]:
+    """What a look at each of these queues gives, or at all if none is named; some at once."""
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def go(queue: str) -> T:
+        async with free:
+            return await look(queue)
+
+    return await asyncio.gather(*map(go, list(dict.fromkeys(queues)) or await store.queues()))
 
 
 async def pages(store: Store, queue: str, state: State) -> AsyncIterator[Sequence[Stored]]:

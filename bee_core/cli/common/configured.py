@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bee_core.cli.loading import WrongUse
+from bee_core.cli.common.errors import WrongUse
 from bee_core.config import (
     ARGUMENT,
     CONFIG_VARIABLE,
@@ -86,7 +86,7 @@ def use_config(context: click.Context, option: click.Parameter, file: Path | Non
     context.call_on_close(lambda: _restore(before))
 
 
-_FILE = "bee_core.cli.configured.file"
+_FILE = "bee_core.cli.common.configured.file"
 
 
 def _from_file(context: click.Context) -> dict[str, Any]:

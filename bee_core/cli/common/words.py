@@ -1,16 +1,11 @@
-"""What stands in a store, in the words of people: spans of time, errors, policies."""
+"""What stands in a store, in the words of people: spans of time, numbers, errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, assert_never
+from typing import assert_never
 
-from msgspec import UNSET
-
-from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.fingerprint import LONGEST, error_of
 from bee_core.stored import State, Stored
-from bee_core.strategy import Backoff, Policy, Repeat
 from bee_core.text import escaped
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -72,34 +67,3 @@ def standing(stored: Stored, now: float) -> str:
             return f"{span(now - (stored.archived_at or now))} ago"
         case _:
             assert_never(stored.state)
-
-
-def policy_words(policy: Policy) -> Iterator[tuple[str, str]]:
-    """What a policy asks for, name by name; only what is set."""
-    for name in policy.__struct_fields__:
-        value = getattr(policy, name)
-        if value is not UNSET:
-            yield name, _strategy(value)
-
-
-def _strategy(value: Any) -> str:
-    match value:
-        case None:
-            return "none"
-        case int() | float():
-            return span(value)
-        case Delete():
-            return "delete"
-        case Archive():
-            return "archive"
-        case Reschedule(delay=delay, front=front):
-            place = " at the front" if front else ""
-            return f"again{place}" if not delay else f"again in {span(delay)}{place}"
-        case Repeat(times=times, otherwise=otherwise, backoff=backoff):
-            how = "repeat for ever" if times is None else f"repeat {count(times, 'time')}"
-            then = "" if times is None else f", then {_strategy(otherwise)}"
-            return how + then + ("" if backoff is None else f" (backoff {_strategy(backoff)})")
-        case Backoff(min=least, factor=factor, max=most, jitter=jitter):
-            return f"{span(least)}, times {factor:g} each, at most {span(most)}, jitter {jitter:g}"
-        case _:
-            return one_line(repr(value))

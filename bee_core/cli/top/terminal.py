@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from bee_core.cli.tables import is_terminal
+from bee_core.cli.common.tables import is_terminal
 
 try:
     import termios

@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.units import duration
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.units import duration
 from bee_core.codec import VERSION, JsonCodec
 from bee_core.errors import BeeError, DecodeError, InvalidInput, UnknownJob
-from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
 from bee_core.job import members
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Reject, Update
@@ -51,18 +50,6 @@ class _Enveloped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
     if_taken: Word | None = None
     headers: dict[str, str] | None = None
-
-
-def pick_queue(hive: Hive, name: str | None) -> HiveQueue[Any]:
-    """The queue of that name, or the only one there is; wrong use otherwise."""
-    known = ", ".join(hive.queues) or "none"
-    if name is not None:
-        if name not in hive.queues:
-            raise WrongUse(f"this hive has no queue {name!r}; it has: {known}")
-        return hive.queues[name]
-    if len(hive.queues) != 1:
-        raise WrongUse(f"say which queue: this hive has {known}")
-    return next(iter(hive.queues.values()))
 
 
 class Reader:

@@ -12,14 +12,15 @@ from typing import Any
 
 import click
 
-from bee_core.cli.asking import json_option, print_json, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import pick_queue
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.replaying import Replayed, replay_job
-from bee_core.cli.units import duration
+from bee_core.cli.common.asking import json_option, print_json
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.exports import read_export
+from bee_core.cli.common.loading import load_hive, pick_queue
+from bee_core.cli.common.units import duration
+from bee_core.cli.replay.running import Replayed, replay_job
 from bee_core.errors import InvalidInput
-from bee_core.export import Exported, import_line
+from bee_core.export import Exported
 from bee_core.logs import error_line
 from bee_core.outcome import Failed, Succeeded, reason_of
 from bee_core.processes import InChild
@@ -97,22 +98,14 @@ def replay(
 
 
 def _pick(file: Path, id: str | None) -> Exported:
-    try:
-        lines = [line for line in file.read_bytes().splitlines() if line.strip()]
-    except OSError as error:
-        raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(import_line(line))
-        except InvalidInput as error:
-            raise WrongUse(f"{file}, line {number}: {error}") from error
+    found = [exported for _, exported in read_export(file)]
     matching = [one for one in found if id in (None, one.id)]
     if len(matching) == 1 or (id is not None and matching):
         return matching[-1]
-    ids = ", ".join(one.id for one in found[:_MOST_IDS]) + (", ..." if len(found) > 10 else "")
     if not found:
         raise WrongUse(f"{file} is empty")
+    more = ", ..." if len(found) > _MOST_IDS else ""
+    ids = ", ".join(one.id for one in found[:_MOST_IDS]) + more
     if matching:
         raise WrongUse(f"{file} has {len(found)} jobs: say which by --id, of {ids}")
     raise WrongUse(f"{file} has no job {id!r}; it has {ids}")

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from bee_core.cli.loading import WrongUse, load_hive
-from bee_core.cli.worker_options import Line, Options
+from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.loading import load_hive, names_of
+from bee_core.cli.worker.options import Line, Options
 from bee_core.errors import BeeError
 from bee_core.events import Observer, log
 from bee_core.hive import Hive
@@ -62,13 +63,9 @@ def work(options: Options) -> Exit:
 
 
 def _adjust(hive: Hive, options: Options) -> None:
-    given = "" if options.queues is None else options.queues
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    if options.queues is not None and not names:
-        raise WrongUse("--queues names no queue: leave it out to work on all")
     hive.adjust(
         url=options.url,
-        queues=names,
+        queues=names_of(options.queues, "work on all") or (),
         concurrency=options.concurrency,
         grace=options.grace,
     )

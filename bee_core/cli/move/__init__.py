@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from bee_core.cli.asking import CannotAsk, json_option, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.move_view import View
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import is_memory, json_option
+from bee_core.cli.common.errors import CannotAsk, WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import names_of
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.move.view import View
 from bee_core.moving import BATCH, check, survey
 from bee_core.moving import move as move_queues
 from bee_core.moving.events import Moved
@@ -85,7 +86,7 @@ def move(
       130  interrupted
     """
     for url in (source, destination):
-        if url.partition(":")[0] == "memory":
+        if is_memory(url):
             raise WrongUse(
                 "memory:// lives inside one process, and this is another one: nothing can be "
                 "moved from there or to there"
@@ -95,7 +96,7 @@ def move(
     options = Options(
         source=source,
         destination=destination,
-        queues=_names(queues),
+        queues=names_of(queues, "move all"),
         dry_run=dry_run,
         batch=batch,
         wait=wait,
@@ -105,15 +106,6 @@ def move(
     if not dry_run:
         view.end(reports)
     raise SystemExit(0 if all(report.is_complete for report in reports) else 1)
-
-
-def _names(queues: str | None) -> list[str] | None:
-    if queues is None:
-        return None
-    names = [name.strip() for name in queues.split(",") if name.strip()]
-    if not names:
-        raise WrongUse("--queues names no queue: leave it out to move all")
-    return names
 
 
 def _run(options: Options, view: View) -> Sequence[Moved]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, TextIO, assert_never
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
-import click
 import msgspec
 
+from bee_core.cli.common.tables import is_terminal, table
+from bee_core.cli.common.telling import Progress as Bar
+from bee_core.cli.common.telling import say
 from bee_core.moving.events import Begun, Event, Found, Moved, Progress, Setback, Waiting, Why
 from bee_core.url import redact
 
 _EVERY = 5.0
 """Seconds from one line of progress to the next, where there is no terminal."""
+_TITLES = ("queue", ">found", ">moved", ">already there", ">left")
 _WHY: dict[Why, str] = {
     "running": "still running",
     "conflict": "in conflict: another job of that id is at the destination",
@@ -34,8 +36,8 @@ class View:
     def __init__(self, source: str, *, as_json: bool, dry_run: bool) -> None:
         self._source = redact(source)
         self._as_json = as_json
-        self._out = sys.stdout if dry_run else sys.stderr
-        self._bar: Any = None
+        self._dry_run = dry_run
+        self._bar: Bar | None = None
         self._begun: Begun | None = None
         self._last: Progress | None = None
         self._told_at = 0.0
@@ -50,7 +52,7 @@ class View:
     def tell(self, event: Event) -> None:
         """Show one event."""
         if self._as_json:
-            self.say(msgspec.json.encode(event).decode(), sys.stdout)
+            say(msgspec.json.encode(event))
         match event:
             case Found():
                 self._say(f"{event.queue}: {_counts(event)}")
@@ -77,13 +79,13 @@ class View:
             moved = sum(report.moved for report in reports)
             left = sum(sum(report.left.values()) for report in reports)
             end = {"event": "end", "complete": complete, "moved": moved, "left": left}
-            self.say(msgspec.json.encode(end).decode(), sys.stdout)
+            say(msgspec.json.encode(end))
             return
         for line in _table(reports):
-            self.say(line, sys.stdout)
+            say(line)
         for report in reports:
             for line in _remarks(report, self._source):
-                self.say(line, sys.stdout)
+                say(line)
 
     def standing(self) -> str:
         """In what state a move that was cut short has left everything."""
@@ -97,35 +99,24 @@ class View:
             f"'bee resume {queue} --url {self._source}' to let it work there"
         )
 
-    def say(self, line: str, out: TextIO) -> None:
-        """Print a line, if anybody listens."""
-        try:
-            click.echo(line, file=out)
-        except BrokenPipeError:
-            # Nor can what is left in the buffer be written at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-
     def _say(self, line: str) -> None:
         if not self._as_json:
-            self.say(line, self._out)
+            say(line, err=not self._dry_run)
 
     def _draw(self, event: Progress) -> None:
         if self._as_json:
             return
-        if not self._out.isatty():
-            if time.monotonic() - self._told_at >= _EVERY:
-                self._told_at = time.monotonic()
-                self._say(f"{event.queue}: {event.moved} of {event.found}")
-            return
-        if self._bar is None:
-            length = max(1, event.found)
-            self._bar = click.progressbar(length=length, label=event.queue, file=self._out)
-            self._bar.__enter__()
-        self._bar.update(min(event.moved, event.found) - self._bar.pos)
+        text = f"{event.queue}: {event.moved} of {event.found}"
+        if is_terminal(sys.stderr):
+            self._bar = self._bar or Bar(event.found)
+            self._bar.show(event.moved, text)
+        elif time.monotonic() - self._told_at >= _EVERY:
+            self._told_at = time.monotonic()
+            self._say(text)
 
     def _end_bar(self) -> None:
         if self._bar is not None:
-            self._bar.__exit__(None, None, None)
+            self._bar.clear()
             self._bar = None
 
 
@@ -140,22 +131,12 @@ def _counts(found: Found) -> str:
     return ", ".join([*(parts or ["nothing"]), *paused])
 
 
-def _table(reports: Sequence[Moved]) -> list[str]:
-    if not reports:
-        return []
-    rows = [("queue", "found", "moved", "already there", "left")]
-    rows += [
+def _table(reports: Sequence[Moved]) -> Iterator[str]:
+    rows = [
         (r.queue, str(r.found), str(r.moved), str(r.already), str(sum(r.left.values())))
         for r in reports
     ]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if n == 0 else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return table(_TITLES, rows) if rows else iter(())
 
 
 def _remarks(report: Moved, source: str) -> list[str]:

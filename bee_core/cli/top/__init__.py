@@ -1,4 +1,4 @@
-"""`bee top`: the queues as they move. How it looks is in `top_view.py`."""
+"""`bee top`: the queues as they move. How it looks is in `view.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import click
 
 from bee_core.broker import Store
-from bee_core.cli.asking import ask, json_option, print_json, url_option
-from bee_core.cli.examples import examples
-from bee_core.cli.selecting import check_queues
-from bee_core.cli.tables import is_terminal
-from bee_core.cli.terminal import Screen
-from bee_core.cli.top_view import Glance, Line, Picture, plain, screen
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import ask, json_option, print_json, url_option
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues, look_at_each
+from bee_core.cli.common.tables import is_terminal
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.top.terminal import Screen
+from bee_core.cli.top.view import Glance, Line, Picture, plain, screen
 from bee_core.config import broker_url
 from bee_core.errors import BrokerError, BrokerMisconfigured
 from bee_core.stored import State
@@ -32,7 +32,6 @@ T = TypeVar("T")
 _RUNNING = 20
 _ARCHIVED = 10
 """As many of each queue are looked at."""
-_AT_ONCE = 8
 _RESET = "\x1b[0m"
 _COLOURS = {"title": "\x1b[1m", "head": "\x1b[2m", "paused": "\x1b[33m", "bad": "\x1b[31m"}
 
@@ -164,18 +163,15 @@ async def _unless_ended(terminal: Screen, looking: Coroutine[Any, Any, T]) -> T 
 
 async def take(store: Store, queues: Sequence[str]) -> Picture:
     """A picture of these queues, or of all."""
-    names = list(dict.fromkeys(queues)) or await store.queues()
-    free = asyncio.Semaphore(_AT_ONCE)
 
     async def look(queue: str) -> Glance:
-        async with free:
-            stats = await store.stats(queue)
-            workers = await store.workers(queue)
-            running = await store.scan(queue, State.LEASED, limit=_RUNNING)
-            archived = await store.scan(queue, State.ARCHIVED, limit=_ARCHIVED)
-            return Glance(queue, stats, workers, running.items, archived.items)
+        stats = await store.stats(queue)
+        workers = await store.workers(queue)
+        running = await store.scan(queue, State.LEASED, limit=_RUNNING)
+        archived = await store.scan(queue, State.ARCHIVED, limit=_ARCHIVED)
+        return Glance(queue, stats, workers, running.items, archived.items)
 
-    glances = await asyncio.gather(*map(look, names))
+    glances = await look_at_each(store, queues, look)
     return Picture(time.time(), time.monotonic(), glances)
 
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import click
+import msgspec
 
 from bee_core.broker import Store
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.selecting import PAGE, Filters, select
-from bee_core.cli.tables import is_terminal
-from bee_core.cli.words import count, one_line
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.selecting import PAGE, Filters, filters_of, ids_of, select
+from bee_core.cli.common.tables import is_terminal
+from bee_core.cli.common.telling import Progress
+from bee_core.cli.common.words import count, one_line
 from bee_core.fingerprint import Fingerprint, fingerprint
 from bee_core.stored import State, Stored
 
@@ -29,19 +30,31 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Missed: TypeAlias = Sequence[tuple[str, str]]
 """Ids to which it was not done, each with the reason."""
 
+UNKNOWN = "unknown here: done and deleted, or never sent to this queue"
+CHANGED = "changed meanwhile, so it was left alone: try again"
+
 _GROUPS = 1000
 _SHOWN = 5
 _NAMED = 20
-_EVERY = 0.2
 
 
-class Deed:
+class Deed(NamedTuple):
     """What a command does to jobs, in words: `Deed("retry", "retried", "archived job")`."""
 
-    def __init__(self, verb: str, done: str, noun: str) -> None:
-        self.verb = verb
-        self.done = done
-        self.noun = noun
+    verb: str
+    done: str
+    noun: str
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which jobs it was asked for, and how."""
+
+    queue: str
+    ids: Sequence[str] = ()
+    """These, or if there are none, those that the filters let through."""
+    filters: Filters = Filters()
+    dry_run: bool = False
+    yes: bool = False
 
 
 class Survey:
@@ -97,124 +110,129 @@ class Account:
         self._queue = queue
         self._total = total
         self._name_all = name_all
-        self._told = 0.0
-        self._live = is_terminal(sys.stderr) and total > PAGE
+        self._progress = Progress(total)
         self.done = 0
         self.missed = 0
 
     def add(self, asked: int, missed: Missed) -> None:
         """A batch is over."""
         self.done += asked - len(missed)
-        self._clear()
+        if missed:
+            self._progress.clear()
         for id, why in missed:
             self.missed += 1
             if self._name_all or self.missed <= _NAMED:
                 click.echo(f"{one_line(id)}: {why}", err=True)
-        if self._live and time.monotonic() - self._told > _EVERY:
-            self._told = time.monotonic()
-            click.echo(f"\r{self.done + self.missed} of {self._total}", err=True, nl=False)
+        over = self.done + self.missed
+        self._progress.show(over, f"{over} of {self._total}")
 
     def close(self) -> None:
         """Say what came of it."""
-        self._clear()
+        self._progress.clear()
         if not self._name_all and self.missed > _NAMED:
             click.echo(f"and {self.missed - _NAMED} more", err=True)
         not_done = f", {self.missed} not" if self.missed else ""
         noun = self._deed.noun
         click.echo(f"{self._deed.done} {count(self.done, noun)} of {self._queue}{not_done}")
 
-    def _clear(self) -> None:
-        if self._live:
-            click.echo("\r\x1b[K", err=True, nl=False)
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def sure_options(command: Command) -> Command:
     """`--all`, `--dry-run`, `-y`."""
-    for option in reversed(
-        [
-            click.option("--all", "everything", is_flag=True, help="Every one of them."),
-            click.option("--dry-run", is_flag=True, help="Only say how many there are."),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask."),
-        ]
-    ):
-        command = option(command)
-    return command
+    every = click.option("--all", "everything", is_flag=True, help="Every one of them.")
+    return every(dry_run_option(yes_option(command)))
 
 
-def check_choice(ids: Sequence[str], filters: Filters, everything: bool, narrowed: bool) -> None:
-    """Wrong use unless it is clear which jobs are meant."""
-    filtered = narrowed or not filters.any
-    if ids and (filtered or everything):
+def order_of(
+    queue: str, words: Sequence[str], options: Mapping[str, Any], *, narrowed: bool = False
+) -> Order:
+    """What was asked for; wrong use unless it is clear which jobs are meant.
+
+    `options` are those of `filter_options` and `sure_options`; `narrowed` is whether another option
+    has made a choice.
+    """
+    filters, everything = filters_of(options), options["everything"]
+    chosen = narrowed or not filters.any
+    if words and (chosen or everything):
         raise WrongUse("give ids, or filters, or --all: not several of them")
-    if not ids and not filtered and not everything:
+    if not words and not chosen and not everything:
         raise WrongUse("say which: ids (- reads them from standard input), filters, or --all")
+    with told_plainly():
+        ids = ids_of(words)
+    dry_run, yes = options["dry_run"], options["yes"]
+    return Order(queue=queue, ids=ids, filters=filters, dry_run=dry_run, yes=yes)
 
 
 async def act_on_ids(
-    deed: Deed,
-    queue: str,
-    ids: Sequence[str],
-    act: Callable[[Sequence[str]], Awaitable[Missed]],
-    *,
-    dry_run: bool,
+    deed: Deed, order: Order, act: Callable[[Sequence[str]], Awaitable[Missed]]
 ) -> int:
-    """Do it to the jobs of these ids; return the exit code."""
-    if dry_run:
+    """Do it to the jobs of the ids; return the exit code."""
+    queue, ids = order.queue, order.ids
+    if order.dry_run:
         click.echo(f"would {deed.verb} {count(len(ids), deed.noun)} of {queue}, if they are there")
         return 0
-    account = Account(deed, queue, len(ids), name_all=True)
-    try:
+    with closing(Account(deed, queue, len(ids), name_all=True)) as account:
         rest = iter(ids)
         while batch := list(islice(rest, PAGE)):
             account.add(len(batch), await act(batch))
-    finally:
-        account.close()
     return 1 if account.missed else 0
 
 
 async def act_on_matches(
     deed: Deed,
+    order: Order,
     store: Store,
-    queue: str,
     states: Sequence[State],
-    filters: Filters,
     act: Callable[[Sequence[Stored]], Awaitable[Missed]],
     *,
-    dry_run: bool,
-    yes: bool,
     last_lives: bool = False,
     own: bool = True,
 ) -> int:
     """Do it to what the filters let through and was there at the beginning; return the exit code.
 
-    They are counted first, and the user has to agree.
+    They are counted first, and the user has to agree. `last_lives` and `own` are as for `select`.
     """
-    survey = Survey()
-    async for found in select(store, queue, states, filters, last_lives=last_lives, own=own):
+    queue, survey = order.queue, Survey()
+
+    def look() -> AsyncIterator[list[Stored]]:
+        return select(store, queue, states, order.filters, last_lives=last_lives, own=own)
+
+    async for found in look():
         survey.add(found)
     if not survey.total:
         click.echo(f"no {deed.noun} of {queue} is like that: nothing to do")
         return 0
-    what = f"{count(survey.total, deed.noun)} of {queue}"
-    for line in [f"{what}:", *survey.lines()] if dry_run or not yes else []:
-        click.echo(line, err=not dry_run)
-    if dry_run:
-        click.echo(f"would {deed.verb} {what}; nothing was done")
+    if not _agreed(deed, order, survey):
         return 0
-    if not yes:
-        agree(f"{deed.verb} {what}?")
-    account = Account(deed, queue, survey.total, name_all=False)
-    try:
-        async for found in select(store, queue, states, filters, last_lives=last_lives, own=own):
-            batch = [one for one in found if survey.covers(one)]
-            if batch:
+    with closing(Account(deed, queue, survey.total, name_all=False)) as account:
+        async for found in look():
+            if batch := [one for one in found if survey.covers(one)]:
                 account.add(len(batch), await act(batch))
-    finally:
-        account.close()
     return 1 if account.missed else 0
 
 
-def agree(question: str) -> None:
+def _agreed(deed: Deed, order: Order, survey: Survey) -> bool:
+    """Show what there is, and ask. Whether to go on."""
+    what = f"{count(survey.total, deed.noun)} of {order.queue}"
+    if order.dry_run or not order.yes:
+        for line in (f"{what}:", *survey.lines()):
+            click.echo(line, err=not order.dry_run)
+    return agreed(f"{deed.verb} {what}", dry_run=order.dry_run, yes=order.yes)
+
+
+def agreed(what: str, *, dry_run: bool, yes: bool) -> bool:
+    """Whether to do it. The user is asked, unless it is clear, and may end the command here."""
+    if dry_run:
+        click.echo(f"would {what}; nothing was done")
+    elif not yes:
+        _agree(f"{what}?")
+    return not dry_run
+
+
+def _agree(question: str) -> None:
     """Go on only if the user says yes. Wrong use if there is nobody to be asked."""
     if not is_terminal(sys.stdin):
         _nobody(question)

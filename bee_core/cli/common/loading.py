@@ -7,21 +7,14 @@ import os
 import sys
 import traceback
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from bee_core.broker import Store
+from bee_core.cli.common.errors import WrongUse
 from bee_core.hive import Hive
-from bee_core.registry import backend
-from bee_core.service.exits import Exit
+from bee_core.hive_queue import HiveQueue
 from bee_core.sync import Hive as SyncHive
-
-
-class WrongUse(click.ClickException):
-    """What was typed cannot be done. One sentence, without the usage."""
-
-    exit_code = Exit.USAGE
 
 
 def load_hive(target: str) -> Hive:
@@ -31,15 +24,26 @@ def load_hive(target: str) -> Hive:
     return _only_hive(module) if not attribute else _named_hive(module, attribute)
 
 
-def store_of(hive: Hive, url: str | None) -> Store:
-    """The store that a program's hive works on, or the one that is given; never its memory."""
-    hive.adjust(url=url)
-    if isinstance(hive.broker, backend("memory")):
-        raise WrongUse(
-            "memory:// lives inside one process, and this is another one, which ends at once: "
-            "give --url redis://... or postgresql://..., or set BEE_URL, or url in bee.toml"
-        )
-    return hive.broker
+def pick_queue(hive: Hive, name: str | None) -> HiveQueue[Any]:
+    """The queue of that name, or the only one there is; wrong use otherwise."""
+    known = ", ".join(hive.queues) or "none"
+    if name is not None:
+        if name not in hive.queues:
+            raise WrongUse(f"this hive has no queue {name!r}; it has: {known}")
+        return hive.queues[name]
+    if len(hive.queues) != 1:
+        raise WrongUse(f"say which queue: this hive has {known}")
+    return next(iter(hive.queues.values()))
+
+
+def names_of(queues: str | None, to_do_all: str) -> list[str] | None:
+    """What `--queues A,B` names, None if it was not given; wrong use if it names nothing."""
+    if queues is None:
+        return None
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    if not names:
+        raise WrongUse(f"--queues names no queue: leave it out to {to_do_all}")
+    return names
 
 
 def _import(name: str) -> ModuleType:

@@ -13,7 +13,7 @@ import sys
 import click
 
 import bee_core as bee
-from bee_core.cli.display import Display
+from bee_core.cli.demo.display import Display
 from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event
 from bee_core.job import snake_case
 

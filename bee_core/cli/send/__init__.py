@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from bee_core.cli.asking import json_option, told_plainly
-from bee_core.cli.examples import examples
-from bee_core.cli.lines import IF_TAKEN, Common, Reader, pick_queue
-from bee_core.cli.loading import WrongUse, load_hive, store_of
-from bee_core.cli.sending import Sending
-from bee_core.cli.units import as_seconds
+from bee_core.cli.common.asking import json_option, program_url_option, use_store
+from bee_core.cli.common.errors import WrongUse, told_plainly
+from bee_core.cli.common.examples import examples
+from bee_core.cli.common.loading import load_hive, pick_queue
+from bee_core.cli.common.units import as_seconds
+from bee_core.cli.send.lines import IF_TAKEN, Common, Reader, Word
+from bee_core.cli.send.sending import Sending
 
 
 @click.command(
@@ -46,7 +46,7 @@ from bee_core.cli.units import as_seconds
     help="If a job of that id is there.",
 )
 @click.option("--dry-run", is_flag=True, help="Check only, and send nothing.")
-@click.option("--url", metavar="URL", help="The broker. Otherwise what the program says.")
+@program_url_option
 @json_option
 def send(
     target: str,
@@ -57,7 +57,7 @@ def send(
     id_from: str | None,
     key: str | None,
     priority: int,
-    if_taken: Any,
+    if_taken: Word,
     dry_run: bool,
     url: str | None,
     as_json: bool,
@@ -95,7 +95,7 @@ def send(
         )
         reader = Reader(queue, common)
         if not dry_run:
-            store_of(hive, url)
+            use_store(hive, url)
         sending = Sending(hive, queue, reader, dry_run=dry_run, as_json=as_json)
         if file is not None:
             sending.file(file)

@@ -11,10 +11,11 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from bee_core.cli.asking import CannotAsk
-from bee_core.cli.lines import BadLine, Reader
-from bee_core.cli.loading import WrongUse
-from bee_core.cli.streams import Answers, Progress, batches
+from bee_core.cli.common.errors import CannotAsk, WrongUse
+from bee_core.cli.common.telling import Progress, say
+from bee_core.cli.common.words import count
+from bee_core.cli.send.lines import BadLine, Reader
+from bee_core.cli.send.streams import batches
 from bee_core.errors import BeeError, BrokerError
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
@@ -40,7 +41,6 @@ class Sending:
         self._reader = reader
         self._dry_run = dry_run
         self._as_json = as_json
-        self._answers = Answers()
         self._quiet = False
         self._count = 0
         """Jobs that are sent, or would be."""
@@ -70,7 +70,7 @@ class Sending:
     def stream(self, stream: BinaryIO, length: int | None = None) -> None:
         """Whatever comes, up to the first bad line."""
         self._quiet = sys.stdout.isatty() and not self._as_json
-        progress = Progress(length, verb="checked" if self._dry_run else "sent")
+        progress = Progress(length)
         try:
             asyncio.run(self._stream(stream, progress))
         except KeyboardInterrupt:
@@ -100,10 +100,12 @@ class Sending:
             raise WrongUse(f"{bad} of {jobs} jobs are bad, so none was sent")
 
     async def _stream(self, stream: BinaryIO, progress: Progress) -> None:
+        verb, size = "checked" if self._dry_run else "sent", 0
         async with self._hive:
             async for lines in batches(stream):
                 await self._send_lines(lines)
-                progress.show(self._count, sum(map(len, lines)) + len(lines))
+                size += sum(map(len, lines)) + len(lines)
+                progress.show(size, f"{self._count:,} {verb}")
 
     async def _send_lines(self, lines: list[bytes]) -> None:
         drafts: list[Draft] = []
@@ -122,32 +124,32 @@ class Sending:
 
     async def _one(self, draft: Draft) -> None:
         async with self._hive:
-            await self._tell([draft] if self._dry_run else [], [draft])
+            await self._take([draft])
 
     async def _send(self, drafts: list[Draft]) -> None:
         try:
-            await self._tell(drafts if self._dry_run else [], drafts)
+            await self._take(drafts)
         except BeeError as error:
             self._stop(str(error), error)
 
-    async def _tell(self, checked: list[Draft], drafts: list[Draft]) -> None:
+    async def _take(self, drafts: list[Draft]) -> None:
         """Send them, unless they were to be checked only, and say what became of each."""
-        tickets = [] if checked else await self._queue.send_many(drafts)
+        became: list[tuple[str, str | None]] = [(draft.id, None) for draft in drafts]
+        if not self._dry_run:
+            tickets = await self._queue.send_many(drafts)
+            became = [(ticket.id, ticket.sent.value) for ticket in tickets]
         self._count += len(drafts)
-        for draft in checked:
+        for id, sent in became:
             if self._as_json:
-                self._answers.say(_json({"id": draft.id, "sent": None}))
-        for ticket in tickets:
-            if self._as_json:
-                self._answers.say(_json({"id": ticket.id, "sent": ticket.sent.value}))
-            elif not self._quiet:
-                self._answers.say(ticket.id)
+                say(msgspec.json.encode({"id": id, "sent": sent}))
+            elif sent is not None and not self._quiet:
+                say(id)
 
     def _stop(self, problem: str, error: BeeError | None) -> None:
         """End it, and say how far it has come."""
         sent = 0 if self._dry_run else self._count
-        jobs = "1 job was" if sent == 1 else f"{sent} jobs were"
-        text = f"{problem.rstrip('.')}. {jobs if sent else 'Nothing was'} sent"
+        jobs = f"{count(sent, 'job')} {'was' if sent == 1 else 'were'}" if sent else "Nothing was"
+        text = f"{problem.rstrip('.')}. {jobs} sent"
         if not isinstance(error, BadLine) and not self._dry_run:
             text += " for certain; of the next ones it is not known"
         if isinstance(error, BrokerError):
@@ -159,10 +161,5 @@ class Sending:
     def _conclude(self) -> None:
         if self._as_json or not (self._quiet or self._dry_run):
             return
-        jobs = "1 job" if self._count == 1 else f"{self._count} jobs"
         done = "fine, nothing was sent" if self._dry_run else f"sent to {self._queue.name}"
-        self._answers.say(f"{jobs}: {done}")
-
-
-def _json(value: dict[str, Any]) -> str:
-    return msgspec.json.encode(value).decode()
+        say(f"{count(self._count, 'job')}: {done}")

@@ -1,0 +1,1 @@
+"""What commands have in common: which store, which jobs, in which words."""
