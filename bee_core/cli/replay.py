@@ -18,11 +18,13 @@ from bee_core.cli.lines import pick_queue
 from bee_core.cli.loading import WrongUse, load_hive
 from bee_core.cli.replaying import Replayed, replay_job
 from bee_core.cli.units import duration
+from bee_core.cli.words import many_lines
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported, import_line
 from bee_core.logs import error_line
 from bee_core.outcome import Failed, Succeeded, reason_of
 from bee_core.processes import InChild
+from bee_core.text import escaped
 
 _MOST_IDS = 10
 
@@ -84,7 +86,9 @@ def replay(
         if not chosen.handlers.any:
             raise WrongUse(f"queue {chosen.name!r} has no handler in {target}")
         if not as_json:
-            click.echo(f"{exported.id} of queue {chosen.name}, run here; its effects are real")
+            click.echo(
+                f"{escaped(exported.id)} of queue {chosen.name}, run here; its effects are real"
+            )
         with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the handler prints
             found = asyncio.run(replay_job(hive, chosen, exported, timeout))
     if as_json:
@@ -110,7 +114,9 @@ def _pick(file: Path, id: str | None) -> Exported:
     matching = [one for one in found if id in (None, one.id)]
     if len(matching) == 1 or (id is not None and matching):
         return matching[-1]
-    ids = ", ".join(one.id for one in found[:_MOST_IDS]) + (", ..." if len(found) > 10 else "")
+    ids = ", ".join(escaped(one.id) for one in found[:_MOST_IDS]) + (
+        ", ..." if len(found) > 10 else ""
+    )
     if not found:
         raise WrongUse(f"{file} is empty")
     if matching:
@@ -122,9 +128,9 @@ def _tell(found: Replayed, awaits: int) -> None:
     outcome = found.outcome
     took = f"{found.seconds:.3f} s"
     if isinstance(outcome, Failed):
-        click.echo(own_traceback(outcome.error), nl=False)
+        click.echo(many_lines(own_traceback(outcome.error)))
     elif not isinstance(outcome, Succeeded) and found.detail:
-        click.echo(found.detail)
+        click.echo(many_lines(found.detail))
     click.echo(
         f"outcome:   {reason_of(outcome).replace('_', ' ')} after {took}, as run {found.run}"
     )
@@ -132,7 +138,7 @@ def _tell(found: Replayed, awaits: int) -> None:
         click.echo(f"returned:  {outcome.result!r:.1000}")
     click.echo(f"decision:  {found.decision}")
     for one in found.sent:
-        click.echo(f"sent:      {one}")
+        click.echo(f"sent:      {escaped(str(one))}")
     if awaits:
         click.echo(f"note:      the {awaits} results that it gathers are not in an export")
 
