@@ -126,7 +126,8 @@ def _here() -> Path:
         return Path.cwd()
     except OSError as error:
         raise InvalidOption(
-            f"the current directory cannot be read, or was deleted ({error.strerror}): go to another"
+            f"the current directory cannot be read, or was deleted ({error.strerror}): "
+            "go to another one"
         ) from None
 
 

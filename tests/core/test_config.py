@@ -238,7 +238,7 @@ def test_variables_that_look_like_bees_are_named(monkeypatch: pytest.MonkeyPatch
 def test_a_file_that_is_nested_too_deeply_is_named() -> None:
     write("bee.toml", "a = " + "[" * 3000)
 
-    with pytest.raises(bee.InvalidOption, match="cannot read bee.toml: "):
+    with pytest.raises(bee.InvalidOption, match=r"cannot read bee\.toml: "):
         read_settings()
 
 
