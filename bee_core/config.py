@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_settings(url: str | None = None, *, directory: Path | None = None) -> Settings:
     """What is set, with `url` as the argument. Raises InvalidOption for a file that is wrong."""
-    file, table, remarks = _find(directory or Path.cwd())
+    file, table, remarks = _find(directory or _here())
     worker = _worker(table.get("worker", {}), file)
     chosen, source = DEFAULT_URL, DEFAULT
     if "url" in table:
@@ -121,6 +121,16 @@ def unknown_variables() -> list[str]:
 # Reading the file.
 
 
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise InvalidOption(
+            f"the current directory cannot be read, or was deleted ({error.strerror}): "
+            "go to another one"
+        ) from None
+
+
 def _find(here: Path) -> tuple[str | None, dict[str, Any], tuple[str, ...]]:
     """Which file counts, by its name in messages, and what it says."""
     if named := os.environ.get(CONFIG_VARIABLE):
@@ -164,7 +174,7 @@ def _read(path: Path, name: str) -> dict[str, Any]:
         return tomllib.loads(path.read_bytes().decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidOption(f"cannot read {name}: it is not UTF-8: {error.reason}") from None
-    except (tomllib.TOMLDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, OSError, RecursionError) as error:
         raise InvalidOption(f"cannot read {name}: {error}") from None
 
 

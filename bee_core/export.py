@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from bee_core.checks import check_id, check_queue
 from bee_core.errors import InvalidPayload
 from bee_core.message import NO_HEADERS, ZERO, Counters, Note
 from bee_core.stored import Episode, State, Stored
@@ -79,15 +80,17 @@ def export_line(queue: str, stored: Stored) -> bytes:
 
 
 def import_line(line: bytes) -> Exported:
-    """The same, read back; InvalidPayload if it is none."""
+    """The same, read back; InvalidInput if it is none, or is of a name that cannot be."""
     try:
         exported = msgspec.json.decode(line, type=Exported)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPayload(f"not a job of bee archive export: {error}") from error
     if exported.v != VERSION:
         raise InvalidPayload(
             f"a job of a newer bee archive export: version {exported.v}, here is {VERSION}"
         )
+    check_queue(exported.queue)
+    check_id(exported.id)
     return exported
 
 

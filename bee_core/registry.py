@@ -31,4 +31,5 @@ def backend(scheme: str, *, shown: str | None = None) -> Any:
     for found in entry_points(group=GROUP, name=scheme):
         return found.load()
     known = ", ".join(sorted({f"{found.name}://" for found in entry_points(group=GROUP)}))
-    raise UnknownScheme(f"no broker for {shown or scheme}; known schemes: {known or 'none'}")
+    what = shown or scheme if scheme else "a URL that is empty, or has no scheme"
+    raise UnknownScheme(f"no broker for {what}; known schemes: {known or 'none'}")

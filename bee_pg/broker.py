@@ -283,6 +283,8 @@ def _parameters(url: str) -> dict[str, Any]:
         found = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         text = str(error).strip().replace(url, redact(url))
+        if "percent-encoded" in text:  # libpq quotes the piece, and that may be the password
+            text = f"{text.partition(':')[0]} in {redact(url)}: write % in a password as %25"
         own = f"bee's own parameters: {', '.join(_OWN)}; the others are libpq's"
         raise InvalidOption(f"{text} ({own})") from None
     if not str(found.get("port", "")).replace(",", "").isdigit() and "port" in found:

@@ -11,7 +11,7 @@ import click
 
 from bee_core.cli.common.configured import use_config
 from bee_core.cli.common.examples import examples
-from bee_core.cli.common.group import LazyGroup
+from bee_core.cli.common.group import LazyGroup, open_streams
 
 COMMANDS = {
     "demo": "bee_core.cli.demo:demo",
@@ -67,5 +67,6 @@ COMMANDS = {
 )
 def main() -> None:
     """Typed jobs in memory, on Redis and on PostgreSQL: one contract, nothing lost."""
+    open_streams()
     if isinstance(sys.stdout, TextIOWrapper):  # rather an escape than a traceback
         sys.stdout.reconfigure(errors="backslashreplace")

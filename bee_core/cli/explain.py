@@ -11,6 +11,7 @@ from bee_core.cli.common.asking import ask, json_option, print_json, url_option
 from bee_core.cli.common.examples import examples
 from bee_core.explain import Explanation, NotFound, sentence
 from bee_core.explain import explain as explain_job
+from bee_core.text import escaped
 
 
 @click.command(
@@ -41,7 +42,7 @@ def explain(queue: str, id: str, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(_plain(found))
     else:
-        click.echo(str(found))
+        click.echo("\n".join(map(escaped, str(found).split("\n"))))
     raise SystemExit(1 if isinstance(found.why, NotFound) else 0)
 
 

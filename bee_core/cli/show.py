@@ -22,6 +22,7 @@ from bee_core.explain import explain as explain_job
 from bee_core.message import Counters
 from bee_core.queue import POLICY_HEADER
 from bee_core.stored import Stored
+from bee_core.text import escaped
 
 _LARGEST = 64 * 1024
 """More of a body is not shown; --body has all of it."""
@@ -77,13 +78,13 @@ def show(queue: str, id: str, body: bool, url: str | None, as_json: bool) -> Non
 def _show_end(found: Explanation, body: bool, as_json: bool) -> None:
     """What is left of a job that the queue no longer holds: its result, or nothing."""
     if not isinstance(found.why, Ended) or body:
-        raise NotThere(f"{found.id} in {found.queue}: {sentence(found.why)}")
+        raise NotThere(_title(found))
     report = found.why.report
     if as_json:
         shown = {"queue": found.queue, "id": found.id, "state": None, "note": report.note}
         print_json(shown | {"result": _value(report.result) if report.result else None})
         return
-    click.echo(f"{found.id} in {found.queue}: {sentence(found.why)}")
+    click.echo(_title(found))
     for line in _indented(report.note.detail):
         click.echo(line)
     if report.result:
@@ -93,7 +94,7 @@ def _show_end(found: Explanation, body: bool, as_json: bool) -> None:
 
 
 def _lines(found: Explanation, stored: Stored) -> Iterator[str]:
-    yield f"{found.id} in {found.queue}: {sentence(found.why)}"
+    yield _title(found)
     yield ""
     facts = list(_facts(stored))
     width = max(len(name) for name, _ in facts)
@@ -107,6 +108,10 @@ def _lines(found: Explanation, stored: Stored) -> Iterator[str]:
     if stored.note is not None:
         yield from _section(f"note: {stored.note.reason}", _indented(stored.note.detail))
     yield from _section("history", (many_lines(line) for line in past(stored)))
+
+
+def _title(found: Explanation) -> str:
+    return escaped(f"{found.id} in {found.queue}: {sentence(found.why)}")
 
 
 def _facts(stored: Stored) -> Iterator[tuple[str, str]]:

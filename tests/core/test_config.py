@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,20 @@ def test_variables_that_look_like_bees_are_named(monkeypatch: pytest.MonkeyPatch
         "bee knows no variable BEE_HIVE_COLOUR",
         "bee knows no variable BEE_WROKER_GRACE; did you mean BEE_WORKER_GRACE?",
     ] == said
+
+
+def test_a_file_that_is_nested_too_deeply_is_named() -> None:
+    write("bee.toml", "a = " + "[" * 3000)
+
+    with pytest.raises(bee.InvalidOption, match=r"cannot read bee\.toml: "):
+        read_settings()
+
+
+def test_a_directory_that_was_deleted_is_no_place_for_settings(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+
+    with pytest.raises(bee.InvalidOption, match="the current directory cannot be read, or was"):
+        read_settings()

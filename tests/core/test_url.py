@@ -193,6 +193,8 @@ def test_a_password_in_an_odd_place_is_not_shown_either(url: str) -> None:
         f"memory://localhost?secret={SECRET}",
         f"redis://ada:{SECRET}@[localhost",
         f"redis://ada:{SECRET}@localhost\u2100",
+        f"postgresql://ada:{SECRET}%zz@localhost",
+        f"postgresql://localhost?password=%00{SECRET}",
     ],
 )
 def test_no_error_shows_a_password(url: str) -> None:
@@ -254,3 +256,8 @@ def test_a_hive_can_be_shown_even_if_its_settings_cannot_be_read() -> None:
 )
 def test_a_url_without_some_parameters_leads_to_the_same_place(url: str, rest: str) -> None:
     assert rest == Url(url).without("schema")
+
+
+def test_an_empty_url_is_called_empty() -> None:
+    with pytest.raises(bee.UnknownScheme, match="no broker for a URL that is empty"):
+        bee.connect("")

@@ -87,7 +87,8 @@ class Survey:
     def lines(self) -> list[str]:
         """What the most of them are."""
         shown = [
-            f"  {number:>6}  {alike.kind or '?'}  {alike.reason}  {one_line(alike.error, 120)}"
+            f"  {number:>6}  {one_line(alike.kind or '?', 50)}  {alike.reason}  "
+            f"{one_line(alike.error, 120)}"
             for alike, number in self.groups.most_common(_SHOWN)
         ]
         rest = self.total - sum(number for _, number in self.groups.most_common(_SHOWN))

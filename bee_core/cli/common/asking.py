@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ from bee_core.url import UrlText
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
 
+
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 IN_MEMORY = (
     "memory:// lives inside one process, and this is another one, which would find it empty: give "
@@ -79,5 +82,9 @@ def is_memory(url: str) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line, in UTF-8; bytes are base64, as JSON cannot hold them."""
-    click.echo(msgspec.json.encode(value))
+    """One JSON value on one line, in UTF-8; bytes are base64, as JSON cannot hold them.
+
+    JSON need not escape the control characters from 127 to 159, but terminals obey them.
+    """
+    line = msgspec.json.encode(value)
+    click.echo(_CONTROLS.sub(lambda found: b"\\u00%02x" % found[0][-1], line))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyGroup(click.Group):
@@ -25,3 +32,25 @@ class LazyGroup(click.Group):
         found = getattr(import_module(module), attribute)
         assert isinstance(found, click.Command)
         return found
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            with suppress(OSError, ValueError):  # what is left could not be written at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.ClickException(
+                f"what it says cannot be written: {error.strerror}"
+            ) from error
+
+
+def open_streams() -> None:
+    """See to it that there are three, also if who started it has closed them: nobody, and empty.
+
+    Otherwise the first connection would get the place of one, and hear what is said there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

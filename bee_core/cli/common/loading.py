@@ -51,7 +51,11 @@ def _import(name: str) -> ModuleType:
         raise WrongUse(
             f"{name!r} is not the name of a module: say MODULE:HIVE, as in shop.jobs:hive"
         )
-    if (here := os.getcwd()) not in sys.path:
+    try:
+        here = os.getcwd()
+    except OSError:
+        raise WrongUse("the current directory was deleted: go to another") from None
+    if here not in sys.path:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)

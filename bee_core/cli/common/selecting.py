@@ -105,7 +105,7 @@ def ids_of(words: Sequence[str]) -> list[str]:
     """The ids that were typed, each once; `-` stands for one a line from standard input."""
     ids: dict[str, None] = {}
     for word in words:
-        if word == "-" and sys.stdin is not None:
+        if word == "-":
             sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
             lines = (line.rstrip("\r\n") for line in sys.stdin)
             ids.update(dict.fromkeys(line for line in lines if line))

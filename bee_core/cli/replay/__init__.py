@@ -18,12 +18,14 @@ from bee_core.cli.common.examples import examples
 from bee_core.cli.common.exports import read_export
 from bee_core.cli.common.loading import load_hive, pick_queue
 from bee_core.cli.common.units import duration
+from bee_core.cli.common.words import many_lines
 from bee_core.cli.replay.running import Replayed, replay_job
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported
 from bee_core.logs import error_line
 from bee_core.outcome import Failed, Succeeded, reason_of
 from bee_core.processes import InChild
+from bee_core.text import escaped
 
 _MOST_IDS = 10
 
@@ -85,7 +87,9 @@ def replay(
         if not chosen.handlers.any:
             raise WrongUse(f"queue {chosen.name!r} has no handler in {target}")
         if not as_json:
-            click.echo(f"{exported.id} of queue {chosen.name}, run here; its effects are real")
+            click.echo(
+                f"{escaped(exported.id)} of queue {chosen.name}, run here; its effects are real"
+            )
         with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what the handler prints
             found = asyncio.run(replay_job(hive, chosen, exported, timeout))
     if as_json:
@@ -105,7 +109,7 @@ def _pick(file: Path, id: str | None) -> Exported:
     if not found:
         raise WrongUse(f"{file} is empty")
     more = ", ..." if len(found) > _MOST_IDS else ""
-    ids = ", ".join(one.id for one in found[:_MOST_IDS]) + more
+    ids = ", ".join(escaped(one.id) for one in found[:_MOST_IDS]) + more
     if matching:
         raise WrongUse(f"{file} has {len(found)} jobs: say which by --id, of {ids}")
     raise WrongUse(f"{file} has no job {id!r}; it has {ids}")
@@ -115,9 +119,9 @@ def _tell(found: Replayed, awaits: int) -> None:
     outcome = found.outcome
     took = f"{found.seconds:.3f} s"
     if isinstance(outcome, Failed):
-        click.echo(own_traceback(outcome.error), nl=False)
+        click.echo(many_lines(own_traceback(outcome.error)))
     elif not isinstance(outcome, Succeeded) and found.detail:
-        click.echo(found.detail)
+        click.echo(many_lines(found.detail))
     click.echo(
         f"outcome:   {reason_of(outcome).replace('_', ' ')} after {took}, as run {found.run}"
     )
@@ -125,7 +129,7 @@ def _tell(found: Replayed, awaits: int) -> None:
         click.echo(f"returned:  {outcome.result!r:.1000}")
     click.echo(f"decision:  {found.decision}")
     for one in found.sent:
-        click.echo(f"sent:      {one}")
+        click.echo(f"sent:      {escaped(str(one))}")
     if awaits:
         click.echo(f"note:      the {awaits} results that it gathers are not in an export")
 
