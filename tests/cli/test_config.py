@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -16,7 +14,7 @@ from bee_core.cli.common.configured import Configured
 from bee_core.cli.worker import worker
 from bee_core.config import WorkerSettings, known_variables
 
-from .conftest import Bee
+from .conftest import Bee, RunBee
 
 OPTIONS = [option for option in worker.params if isinstance(option, Configured)]
 
@@ -196,11 +194,10 @@ def test_the_health_of_a_worker_is_asked_of_the_file_it_was_told(bee: Bee, tmp_p
     assert "no heartbeat file beat" in bee("health").output
 
 
-def test_the_executable_does_the_same(tmp_path: Path) -> None:
-    (tmp_path / "other.toml").write_text("worker.concurrency = 7")
-    command = [sys.executable, "-m", "bee_core.cli", "--config", "other.toml", "config", "--json"]
+def test_the_executable_does_the_same(run_bee: RunBee) -> None:
+    Path("other.toml").write_text("worker.concurrency = 7")
 
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    answer = run_bee("--config", "other.toml", "config", "--json")
 
     assert '{"name":"worker.concurrency","value":7,"source":"other.toml"}' in answer.stdout
     assert 0 == answer.returncode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from bee_core.stored import Finding, Holder, QueueStats, Server
 from tests.servers import PgServer, RedisServer, free_port, valkey_binary
 from tests.stores.pg_migrations.support import apply_now
 
-from .conftest import Bee
+from .conftest import Bee, RunBee
 
 PROGRAM = """
 import bee_core as bee
@@ -252,10 +251,8 @@ def test_variables_and_files_are_remarked_on(
     assert "hint: unknown setting in bee.toml: nonsense" in answer.output
 
 
-def test_the_executable_does_the_same(url: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bee_core.cli", "doctor", "--url", url]
-
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+def test_the_executable_does_the_same(run_bee: RunBee, url: str) -> None:
+    answer = run_bee("doctor", "--url", url)
 
     assert (0, "") == (answer.returncode, answer.stderr)
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import signal
 import subprocess
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 import pytest
@@ -22,6 +20,7 @@ from tests.core.moving import Filled, Seen, differences, fill, look
 from tests.servers import PgServer, RedisServer, free_port, valkey_binary
 
 from .conftest import Bee, RunBee, bee_command, bee_environment
+from .support import Terminal
 
 T = TypeVar("T")
 QUEUE = "mail"
@@ -304,22 +303,11 @@ def test_it_goes_on_though_nobody_reads_what_it_says(urls: Urls) -> None:
 def test_in_a_terminal_there_is_a_bar(urls: Urls) -> None:
     source, destination = urls
     send(source, *(str(n) for n in range(20)))
-    ours, theirs = pty.openpty()
 
-    process = start(source, destination, "--batch", "5", stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    shown, deadline = b"", time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            if not (some := os.read(ours, 1000)):
-                break
-        except OSError:  # the other side is closed
-            break
-        shown += some
-    os.close(ours)
+    with closing(Terminal(["move", source, destination, "--batch", "5"])) as terminal:
+        assert 0 == terminal.end()
 
-    assert 0 == process.wait(10)
-    assert b"[##############################] 100%  mail: 20 of 20" in shown
+    assert "[##############################] 100%  mail: 20 of 20" in terminal.shown
 
 
 def test_without_a_terminal_nothing_is_redrawn(run_bee: RunBee, urls: Urls) -> None:

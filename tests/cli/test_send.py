@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import signal
 import subprocess
-import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from tests.servers import free_port
 
 from .conftest import Bee, RunBee, bee_command, bee_environment
 from .programs import SHOP, program
+from .support import Terminal
 
 ADA = '{"type": "send_email", "to": "ada"}'
 FILM = '{"path": "x.png"}'
@@ -310,21 +309,10 @@ def test_interrupted_it_says_how_far_it_has_come(valkey_url: str) -> None:
 
 def test_in_a_terminal_there_is_a_bar_instead_of_ids(valkey_url: str) -> None:
     Path("jobs").write_text(f"{FILM}\n" * 2_000)
-    words = bee_command("send", program(), "films", "--file", "jobs", "--url", valkey_url)
-    screen, terminal = pty.openpty()
-    with subprocess.Popen(
-        words, stdin=terminal, stdout=terminal, stderr=terminal, env=bee_environment()
-    ) as sender:
-        os.close(terminal)
-        shown = b""
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                shown += os.read(screen, 4096)
-            except OSError:  # Linux says so when the other end is closed
-                break
-        assert 0 == sender.wait(20)
-    os.close(screen)
+    words = ["send", program(), "films", "--file", "jobs", "--url", valkey_url]
 
-    assert b"[##############################] 100%  2,000 sent" in shown
-    assert shown.endswith(b"2000 jobs: sent to films\r\n")
+    with closing(Terminal(words)) as terminal:
+        assert 0 == terminal.end()
+
+    assert "[##############################] 100%  2,000 sent" in terminal.shown
+    assert terminal.shown.endswith("2000 jobs: sent to films\r\n")

@@ -156,7 +156,7 @@ def order_of(
     has made a choice.
     """
     filters, everything = filters_of(options), options["everything"]
-    chosen = narrowed or not filters.any
+    chosen = narrowed or not filters.takes_all
     if words and (chosen or everything):
         raise WrongUse("give ids, or filters, or --all: not several of them")
     if not words and not chosen and not everything:

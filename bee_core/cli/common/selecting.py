@@ -42,7 +42,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
 
     @property
-    def any(self) -> bool:
+    def takes_all(self) -> bool:
         """Whether every job will do."""
         return self == Filters()
 
