@@ -17,6 +17,7 @@ from bee_core.checks import check_queue
 from bee_core.cli.asking import ask, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
+from bee_core.cli.selecting import check_queues
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported, export_line, import_line
 from bee_core.message import NO_REPORTS
@@ -87,7 +88,7 @@ def export(
     \b
     Exit codes:
       0  all were written
-      1  some ids were not found; the others were written
+      1  some ids were not found, the others were written; or no such queue
       2  wrong use
       3  the store does not answer, or refuses
     """
@@ -99,6 +100,8 @@ def export(
     missing: list[str] = []
 
     async def write(store: Store) -> int:
+        if whole:
+            await check_queues(store, [queue])
         count = 0
         found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
         async for stored in found:

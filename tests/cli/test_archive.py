@@ -221,3 +221,16 @@ def test_what_is_not_taken_in(
 
     assert (code, "") == (answer.exit_code, answer.stdout)
     assert says in answer.stderr
+
+
+def test_all_of_a_queue_that_nobody_knows_is_not_an_empty_export(
+    run_bee: RunBee, store_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs").write_text("of yesterday")
+
+    answer = run_bee("archive", "export", "maill", "--all", "-o", "jobs", "--url", store_url)
+
+    assert (1, "") == (answer.returncode, answer.stdout)
+    assert "no queue 'maill' in this store" in answer.stderr
+    assert "of yesterday" == (tmp_path / "jobs").read_text()
+    assert ["jobs"] == [file.name for file in tmp_path.iterdir()]
