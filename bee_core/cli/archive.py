@@ -150,13 +150,19 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
         click.echo(f"{len(jobs)} jobs: fine, nothing was taken in")
         return
 
-    async def adopt(store: Store) -> int:
-        refused = 0
+    done = refused = 0
+
+    async def adopt(store: Store) -> None:
+        nonlocal done, refused
         for name, batch in _batches(jobs):
             refused += len(await store.adopt(name, batch))
-        return refused
+            done += len(batch)
 
-    refused = ask(url, adopt)
+    try:
+        ask(url, adopt)
+    except (click.ClickException, KeyboardInterrupt):
+        click.echo(f"{done} of {len(jobs)} jobs are there for certain: do it again", err=True)
+        raise
     there = f", {refused} were there already" if refused else ""
     click.echo(f"{len(jobs) - refused} jobs taken in{there}")
     raise SystemExit(1 if refused else 0)
