@@ -18,7 +18,7 @@ from bee_core.cli.common.asking import ask, url_option
 from bee_core.cli.common.errors import WrongUse
 from bee_core.cli.common.examples import examples
 from bee_core.cli.common.exports import read_export
-from bee_core.cli.common.selecting import pages
+from bee_core.cli.common.selecting import check_queues, pages
 from bee_core.cli.common.words import count
 from bee_core.errors import InvalidInput
 from bee_core.export import export_line
@@ -90,7 +90,7 @@ def export(
     \b
     Exit codes:
       0  all were written
-      1  some ids were not found; the others were written
+      1  some ids were not found, the others were written; or no such queue
       2  wrong use
       3  the store does not answer, or refuses
     """
@@ -102,6 +102,8 @@ def export(
     missing: list[str] = []
 
     async def write(store: Store) -> int:
+        if whole:
+            await check_queues(store, [queue])
         written = 0
         found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
         async for stored in found:
@@ -150,13 +152,19 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
         click.echo(f"{count(len(jobs), 'job')}: fine, nothing was taken in")
         return
 
-    async def adopt(store: Store) -> int:
-        refused = 0
+    done = refused = 0
+
+    async def adopt(store: Store) -> None:
+        nonlocal done, refused
         for name, batch in _batches(jobs):
             refused += len(await store.adopt(name, batch))
-        return refused
+            done += len(batch)
 
-    refused = ask(url, adopt)
+    try:
+        ask(url, adopt)
+    except (click.ClickException, KeyboardInterrupt):
+        click.echo(f"{done} of {len(jobs)} jobs are there for certain: do it again", err=True)
+        raise
     there = f", {refused} were there already" if refused else ""
     click.echo(f"{count(len(jobs) - refused, 'job')} taken in{there}")
     raise SystemExit(1 if refused else 0)

@@ -13,7 +13,7 @@ import pytest
 import bee_core
 from bee_core.export import import_line
 from bee_core.message import Settlement
-from tests.servers import PgServer, free_port
+from tests.servers import PgServer, RedisServer, free_port, valkey_binary
 
 from .conftest import Bee, RunBee, bee_command, bee_environment
 
@@ -221,3 +221,36 @@ def test_what_is_not_taken_in(
 
     assert (code, "") == (answer.exit_code, answer.stdout)
     assert says in answer.stderr
+
+
+def test_all_of_a_queue_that_nobody_knows_is_not_an_empty_export(
+    run_bee: RunBee, store_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs").write_text("of yesterday")
+
+    answer = run_bee("archive", "export", "maill", "--all", "-o", "jobs", "--url", store_url)
+
+    assert (1, "") == (answer.returncode, answer.stdout)
+    assert "no queue 'maill' in this store" in answer.stderr
+    assert "of yesterday" == (tmp_path / "jobs").read_text()
+    assert ["jobs"] == [file.name for file in tmp_path.iterdir()]
+
+
+def test_a_store_that_is_full_half_way_is_said_to_have_some(
+    run_bee: RunBee, tmp_path: Path
+) -> None:
+    job = {"v": 1, "queue": "mail", "state": "ready", "sent_at": 1.0, "due_at": 1.0}
+    lines = [json.dumps(job | {"id": str(n), "body": "x" * 3_000}) for n in range(2_000)]
+    (tmp_path / "jobs").write_text("\n".join(lines))
+    small = RedisServer(valkey_binary(), "--maxmemory", "4mb")
+    try:
+        answer = run_bee("archive", "import", "jobs", "--url", small.url)
+
+        assert (3, "") == (answer.returncode, answer.stdout)
+        assert " of 2000 jobs are there for certain: do it again" in answer.stderr
+        assert "the server is out of memory" in answer.stderr
+        small.ask("CONFIG", "SET", "maxmemory", "0")
+        answer = run_bee("archive", "import", "jobs", "--url", small.url)
+        assert "jobs taken in, " in answer.stdout
+    finally:
+        small.stop()

@@ -89,6 +89,27 @@ def test_ones_own_program_with_jobs_of_ones_own(run_bee: RunBee, tmp_path: Path)
     assert "killed process" in answer.stderr
 
 
+def test_what_is_others_is_left_alone(run_bee: RunBee, valkey_url: str, tmp_path: Path) -> None:
+    """A queue that somebody fills meanwhile, and the sign of life of a worker that is real."""
+    (tmp_path / "bee.toml").write_text('[worker]\nheartbeat_file = "alive"\n')
+    send = f"""
+    async with bee.connect({valkey_url!r}) as store:
+        await store.send("theirs", [bee.Draft(job.address, b"")])
+"""
+    target = program(POST + send, "nosy")
+
+    answer = run_bee("chaos", target, *SHORT, "--cuts", "0", "--url", valkey_url, SURE)
+
+    assert 0 == answer.returncode, answer.stdout + answer.stderr
+    assert not (tmp_path / "alive").exists()
+
+    async def left() -> list[str]:
+        async with bee_core.connect(valkey_url) as store:
+            return list(await store.queues())
+
+    assert ["theirs"] == asyncio.run(left())
+
+
 def test_on_a_postgresql_that_is_for_tests(run_bee: RunBee) -> None:
     pg = PgServer(18, port=free_port())
     try:

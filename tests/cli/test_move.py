@@ -262,7 +262,10 @@ def start(*words: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(bee_command("move", *words), env=bee_environment(), **options)
 
 
-def test_ctrl_c_leaves_it_paused_and_says_so(urls: Urls) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_ends_it_leaves_it_paused_and_is_told_so(
+    urls: Urls, number: signal.Signals, code: int
+) -> None:
     source, destination = urls
     send(source, "a", "b")
     hold_one(source)
@@ -271,10 +274,10 @@ def test_ctrl_c_leaves_it_paused_and_says_so(urls: Urls) -> None:
     assert process.stderr is not None
     while b"waiting up to" not in process.stderr.readline():
         pass
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=30)
 
-    assert 130 == process.returncode
+    assert code == process.returncode
     assert b"Interrupted. 0 of 2 of mail are moved" in said
     assert b"Traceback" not in said
     assert stats(source).paused

@@ -120,6 +120,7 @@ def chaos(
         plan = Plan(
             target=target,
             queues=tuple(one.name for one in chosen),
+            declared=frozenset(hive.queues),
             schedules=sum(len(one.handlers.schedules) for one in chosen),
             seconds=seconds,
             kills=kills,
@@ -181,7 +182,7 @@ async def _run(
         run = Run(plan, store, url, directory, guard, chance, say)
         found = await run.run(jobs)
         if not found.faults:  # or else somebody will want to look at it
-            for name in await store.queues():
+            for name in plan.declared.intersection(await store.queues()):  # no others'
                 await store.drop(name)
     return found, run
 

@@ -46,6 +46,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str
     queues: tuple[str, ...]
+    declared: frozenset[str]
+    """All queues of the program: what handlers send may be in any of them."""
     schedules: int
     """Messages that stay in the queues, because they keep schedules."""
     seconds: float
@@ -133,6 +135,8 @@ class Run:
         plan = self._plan
         words = [plan.target, "--queues", ",".join(plan.queues)]
         words += ["--processes", str(plan.processes), "--events", str(self._events)]
+        # Not that of the settings: it may be the sign of life of a worker that is real.
+        words += ["--heartbeat-file", str(self._events.with_name("heartbeat"))]
         command = [sys.executable, "-P", "-m", "bee_core.cli", "worker", *words]
         where = dict.fromkeys(("BEE_URL", worker_variable("url")), url)  # not for `ps`
         return self._guard.start([*command, "--log-level", "warning"], "worker", **where)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 import msgspec
@@ -20,6 +22,7 @@ from bee_core.moving.events import Moved
 from bee_core.registry import connect
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +86,7 @@ def move(
       1    some stays at the source: it says what, and why
       2    wrong use, also if both URLs lead to one store
       3    a store does not answer, or refuses, or is full
-      130  interrupted
+      130  interrupted; 143 by SIGTERM
     """
     for url in (source, destination):
         if is_memory(url):
@@ -119,12 +122,17 @@ def _run(options: Options, view: View) -> Sequence[Moved]:
         standing = view.standing()
         sentences = f"{where}{refusal.message}" + (f".\n{standing}" if standing else "")
         raise CannotAsk(sentences) from refusal
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
         click.echo(f"\nInterrupted. {view.standing()}", err=True)
-        raise SystemExit(INTERRUPTED) from None
+        by_hand = isinstance(error, KeyboardInterrupt)
+        raise SystemExit(INTERRUPTED if by_hand else TERMINATED) from None
 
 
 async def _move(options: Options, view: View) -> Sequence[Moved]:
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError):  # on Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with connect(options.source) as source, connect(options.destination) as destination:
         plan = await survey(source, options.queues)
         view.plan(plan)
