@@ -14,9 +14,11 @@ import click
 from bee_core.adoption import check_adopted
 from bee_core.broker import Store
 from bee_core.checks import check_queue
-from bee_core.cli.asking import ask, url_option
+from bee_core.cli.asking import ask, told_plainly, url_option
 from bee_core.cli.examples import examples
 from bee_core.cli.loading import WrongUse
+from bee_core.cli.selecting import ids_of
+from bee_core.cli.words import count
 from bee_core.errors import InvalidInput
 from bee_core.export import Exported, export_line, import_line
 from bee_core.message import NO_REPORTS
@@ -51,6 +53,7 @@ def archive() -> None:
         "bee archive export mail 0199f6c1-7a10-7c3e-8a4e-0d5a3f1b2c3d -o job.ndjson",
         "bee archive export mail --all -o archive.ndjson",
         "bee archive export mail --all --state delayed --url redis://localhost",
+        "bee list mail --reason failed --json | jq -r .id | bee archive export mail -",
     ),
 )
 @click.argument("queue")
@@ -80,7 +83,8 @@ def export(
 ) -> None:
     """Write jobs as lines of JSON: with body, headers, counters, note, history and times.
 
-    Those of the given ids, live or archived, or all that are archived. Nothing is changed in the
+    Those of the given ids, live or archived, or all that are archived; - reads ids from standard
+    input, one a line. Nothing is changed in the
     store. The body stands there as the JSON that it is, or in body64 if it is none. A file is
     there when it is complete.
 
@@ -97,20 +101,22 @@ def export(
         raise WrongUse("--state goes with --all: an id is found in whatever state it is")
     chosen = State.ARCHIVED if state is None else State(state)
     missing: list[str] = []
+    with told_plainly():
+        names = ids_of(ids)
 
     async def write(store: Store) -> int:
-        count = 0
-        found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
+        number = 0
+        found = _all(store, queue, chosen) if whole else _some(store, queue, names, missing)
         async for stored in found:
             out.write(export_line(queue, stored) + b"\n")
-            count += 1
-        return count
+            number += 1
+        return number
 
     with _written(output) as out:
-        count = ask(url, write)
+        number = ask(url, write)
         out.flush()
     if output is not None:
-        click.echo(f"{count} jobs written to {output}", err=True)
+        click.echo(f"{count(number, 'job')} written to {output}", err=True)
     for id in missing:
         click.echo(f"not found: {id}", err=True)
     raise SystemExit(1 if missing else 0)
@@ -144,7 +150,7 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
     """
     jobs = _read(file, queue)
     if dry_run:
-        click.echo(f"{len(jobs)} jobs: fine, nothing was taken in")
+        click.echo(f"{count(len(jobs), 'job')}: fine, nothing was taken in")
         return
 
     async def adopt(store: Store) -> int:
@@ -154,8 +160,8 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
         return refused
 
     refused = ask(url, adopt)
-    there = f", {refused} were there already" if refused else ""
-    click.echo(f"{len(jobs) - refused} jobs taken in{there}")
+    there = f", {refused} there already" if refused else ""
+    click.echo(f"{count(len(jobs) - refused, 'job')} taken in{there}")
     raise SystemExit(1 if refused else 0)
 
 

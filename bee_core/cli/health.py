@@ -51,9 +51,9 @@ _PATIENCE = 5.0
     "--url",
     type=UrlText,
     metavar="URL",
-    help="The broker to ask, with --ready. Otherwise BEE_URL.",
+    help="With --ready: the broker. Otherwise BEE_URL, or that of bee.toml.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 def health(
     heartbeat_file: Path | None, max_age: float, ready: bool, url: str | None, as_json: bool
 ) -> None:

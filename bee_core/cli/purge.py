@@ -77,7 +77,7 @@ def purge(
             everything = f"{_parts(stats, 'leased')} and {_archived(stats)} of {queue}"
             if _agreed(f"delete {everything} for ever, and the queue itself", dry_run, yes):
                 await store.drop(queue)
-                click.echo(f"dropped {queue}: {everything}")
+                click.echo(f"dropped {everything}, and the queue itself")
         elif not (waiting := stats.live - stats.leased):
             click.echo(f"nothing waits in {queue}: nothing to do")
         elif _agreed(f"delete {_parts(stats)} of {queue} for ever", dry_run, yes):
