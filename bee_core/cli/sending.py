@@ -18,7 +18,7 @@ from bee_core.cli.streams import Answers, Progress, batches
 from bee_core.errors import BeeError, BrokerError
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
-from bee_core.message import Draft
+from bee_core.message import Draft, Sent
 
 _BATCH = 500
 _MOST_SHOWN = 10
@@ -44,6 +44,8 @@ class Sending:
         self._quiet = False
         self._count = 0
         """Jobs that are sent, or would be."""
+        self._kept = 0
+        """Of these, such as were there already."""
         self._line = 0
 
     def one(self, text: str) -> None:
@@ -134,6 +136,7 @@ class Sending:
         """Send them, unless they were to be checked only, and say what became of each."""
         tickets = [] if checked else await self._queue.send_many(drafts)
         self._count += len(drafts)
+        self._kept += sum(ticket.sent is Sent.KEPT for ticket in tickets)
         for draft in checked:
             if self._as_json:
                 self._answers.say(_json({"id": draft.id, "sent": None}))
@@ -157,6 +160,11 @@ class Sending:
         raise click.ClickException(text) from error
 
     def _conclude(self) -> None:
+        if self._kept and not self._as_json:
+            note = (
+                f"{self._kept} of {self._count} waited already under that id, and stayed as before"
+            )
+            click.echo(note, err=True)
         if self._as_json or not (self._quiet or self._dry_run):
             return
         jobs = "1 job" if self._count == 1 else f"{self._count} jobs"

@@ -336,6 +336,22 @@ async def test_a_job_that_is_due_at_once_after_a_crash_says_so() -> None:
         assert past[2].endswith("stalled; due again at once")
 
 
+async def test_the_note_of_a_handler_in_a_thread_has_nothing_of_bees_own_errors() -> None:
+    def handle(job: Work) -> None:
+        raise OSError("disk full")
+
+    async with at_work(handle, policy=ONCE) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.drain()
+
+        stored = await bees.broker.get("jobs", "a")
+
+        assert stored is not None
+        assert stored.note is not None
+        assert 1 == stored.note.detail.count("Traceback")
+        assert "Raised" not in stored.note.detail
+
+
 async def test_a_broker_that_is_no_inspector_cannot_explain() -> None:
     class Plain:
         """Has the verbs of a broker, and no others."""
