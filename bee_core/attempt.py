@@ -247,7 +247,8 @@ def _lines(error: BaseException, depth: int) -> Iterator[str]:
     """The error with what led to it, oldest first, and some members if it is a group."""
     chain = [error]
     while len(chain) < _CHAIN:
-        before = chain[-1].__cause__ or chain[-1].__context__
+        last = chain[-1]
+        before = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
         if before is None or before in chain:
             break
         chain.append(before)

@@ -16,6 +16,7 @@ import msgspec
 from bee_core.broker import Described, Examined, Store
 from bee_core.codec import kind_of
 from bee_core.errors import BrokerMisconfigured
+from bee_core.message import Reason
 from bee_core.presence import presence_of
 from bee_core.stored import Holder, QueueStats, Server, State
 
@@ -28,6 +29,8 @@ OLD = 300.0
 """Seconds for which a job may be due before somebody should ask why."""
 MANY = 100_000
 """Jobs in an archive that nobody prunes."""
+_BAD: tuple[Reason, ...] = ("failed", "timed_out", "stalled", "unknown", "malformed")
+"""Why jobs end in the archive that somebody should see."""
 SAMPLE = 100
 """Jobs of each state that are looked at."""
 
@@ -158,20 +161,19 @@ def _of_queue(queue: Look) -> Iterator[Remark]:
     waiting = stats.ready + stats.delayed
     oldest = stats.oldest_due or 0.0
     if stats.paused:
-        since = f": {waiting} wait" if waiting else ", and empty"
+        since = f", and {_jobs(waiting, 'waits', 'wait')}" if waiting else ", and empty"
         make = _problem if waiting else _hint
         yield make("paused", f"it is paused{since}. Go on with: bee resume {name}", name)
     elif stats.ready and not queue.workers:
         yield _problem(
             "no worker",
-            f"{stats.ready} are ready, the oldest for {_age(oldest)}, and nobody works on it. "
-            "Start bee worker with the program that handles it",
+            f"{_ready(stats)}, and nobody works on it. Start bee worker with the program that "
+            "handles it",
             name,
         )
     elif stats.ready and oldest > LONG:
         make = _problem if oldest > OLD else _hint
-        late = f"{stats.ready} are ready, the oldest for {_age(oldest)}"
-        yield make("late", f"{late}, {_why_late(queue)}", name)
+        yield make("late", f"{_ready(stats)}, {_why_late(queue)}", name)
     if (total := sum(stats.archived.values())) > MANY:
         speed = queue.archived_an_hour
         lately = "" if speed is None else f", of late about {speed:.0f} an hour"
@@ -181,6 +183,10 @@ def _of_queue(queue: Look) -> Iterator[Remark]:
             f"bee purge {name} --archive --older-than 30d",
             name,
         )
+    if bad := {why: stats.archived[why] for why in _BAD if stats.archived.get(why)}:
+        said = ", ".join(f"{number} {why}" for why, number in bad.items())
+        how = f"bee list {name} --group says of what, bee retry tries them again"
+        yield _hint("failures", f"in its archive: {said}. {how}", name)
     versions = sorted({found.version for one in queue.workers if (found := presence_of(one))})
     if len(versions) > 1:
         said = ", ".join(versions)
@@ -249,6 +255,16 @@ def _hint(topic: str, text: str, queue: str | None = None) -> Remark:
 def _some(kinds: set[str]) -> str:
     shown = sorted(kinds)
     return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+
+
+def _jobs(number: int, one: str, many: str) -> str:
+    return f"1 job {one}" if number == 1 else f"{number} jobs {many}"
+
+
+def _ready(stats: QueueStats) -> str:
+    return (
+        f"{_jobs(stats.ready, 'is', 'are')} ready, the oldest for {_age(stats.oldest_due or 0.0)}"
+    )
 
 
 def _content(stats: QueueStats) -> str:

@@ -117,8 +117,13 @@ class DecodeError(BeeError):
         self.queue = queue
         self.id = id
         where = f"message {id!r} of queue {queue!r}: " if queue is not None else ""
+        super().__init__(f"{where}{self.told}")
+
+    @property
+    def told(self) -> str:
+        """What is wrong, without which message it is about."""
         tags = f" (known tags: {', '.join(self.known)})" if self.known else ""
-        super().__init__(f"{where}{problem}{tags}")
+        return f"{self.problem}{tags}"
 
     def at(self, queue: str, id: str) -> DecodeError:
         """The same error, naming the message it is about."""

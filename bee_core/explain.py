@@ -263,21 +263,36 @@ def sentence(why: Why) -> str:
 
 
 def past(stored: Stored | None) -> Iterator[str]:
-    """A line for each thing that has happened to it."""
+    """A line for each thing that has happened to it, the first one first."""
     if stored is None:
         return
-    yield f"  {when(stored.sent_at)}  sent"
-    for one in stored.history:
-        end = one.summary or one.reason.replace("_", " ")
-        again = "" if one.due_at is None else f"; due again at {when(one.due_at)}"
-        took = one.ended_at - one.leased_at
-        yield f"  {when(one.leased_at)}  leased by {one.holder}, for {took:.1f} s: {end}{again}"
-        yield from _indented(one.remark)
+    before = [
+        one for one in stored.history if one.leased_at < stored.sent_at
+    ]  # then it was retried
+    for one in before:
+        yield from _leased(one)
+    yield f"  {when(stored.sent_at)}  {'sent again' if before else 'sent'}"
+    for one in stored.history[len(before) :]:
+        yield from _leased(one)
     if stored.leased_at is not None:
         yield f"  {when(stored.leased_at)}  leased by {stored.holder}"
         yield from _indented(stored.remark)
     if stored.archived_at is not None:
         yield f"  {when(stored.archived_at)}  archived"
+
+
+def _leased(one: Episode) -> Iterator[str]:
+    end = one.summary or one.reason.replace("_", " ")
+    took = one.ended_at - one.leased_at
+    yield f"  {when(one.leased_at)}  leased by {one.holder}, for {took:.1f} s: {end}{_again(one)}"
+    yield from _indented(one.remark)
+
+
+def _again(one: Episode) -> str:
+    if one.due_at is None:
+        return ""
+    at_once = one.due_at <= one.ended_at  # it keeps the place it had
+    return "; due again at once" if at_once else f"; due again at {when(one.due_at)}"
 
 
 def _indented(remark: str | None) -> Iterator[str]:
@@ -291,7 +306,7 @@ _HAS: dict[Reason, str] = {
     "stalled": "stalled",
     "interrupted": "been interrupted",
     "malformed": "been malformed",
-    "unknown": "been of an unknown kind",
+    "unknown": "been of a kind that its workers do not know",
     "ruled": "been decided on by its handler",
     "cancelled": "been cancelled",
     "succeeded": "succeeded",

@@ -63,4 +63,5 @@ def error_of(note: Note | None) -> str:
         frames = [n for n, line in enumerate(lines) if line.startswith(("  File ", _HEADER))]
         named = [line for line in lines[frames[-1] + 1 :] if line[0] != " "] if frames else lines
         lines = named or lines[-1:]
-    return lines[0].strip() if lines else ""
+    line = lines[0].strip() if lines else ""
+    return line.removesuffix(", at") if note.reason == "timed_out" else line  # a stack follows

@@ -128,7 +128,7 @@ class Held:
         try:
             job, tag, rules, call = self._handlers.open(lease)
         except DecodeError as error:
-            problem = str(error)
+            problem = error.told  # it is kept with the message: which one is known
             outcome = Unknown(problem) if isinstance(error, UnknownJob) else Malformed(problem)
             attempt = Attempt(lease, resolve(self._queue.policy), "?", now, until)
             self._settle(attempt, outcome, tally(outcome))

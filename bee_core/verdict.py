@@ -13,7 +13,7 @@ from bee_core.errors import InvalidPayload
 from bee_core.handlers import Handlers
 from bee_core.logs import error_line
 from bee_core.message import ZERO, Counters, Draft, Note, Settlement
-from bee_core.outcome import Failed, Interrupted, Outcome, Ruled, Stalled, Succeeded
+from bee_core.outcome import Failed, Interrupted, Outcome, Ruled, Stalled, Succeeded, TimedOut
 from bee_core.strategy import Rules
 from bee_core.text import on_one_line, storable
 
@@ -57,7 +57,10 @@ def settlement_for(
 def _summary(outcome: Outcome, note: Note) -> str:
     """The note in one short line."""
     text = error_line(outcome.error) if isinstance(outcome, Failed) else note.detail
-    return on_one_line(text.strip().partition("\n")[0], LONGEST_SUMMARY)
+    line = text.strip().partition("\n")[0]
+    if isinstance(outcome, TimedOut):
+        line = line.removesuffix(", at")  # a stack follows
+    return on_one_line(line, LONGEST_SUMMARY)
 
 
 def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:

@@ -15,10 +15,10 @@ from bee_core.adoption import check_adopted
 from bee_core.broker import Store
 from bee_core.checks import check_queue
 from bee_core.cli.common.asking import ask, url_option
-from bee_core.cli.common.errors import WrongUse
+from bee_core.cli.common.errors import WrongUse, told_plainly
 from bee_core.cli.common.examples import examples
 from bee_core.cli.common.exports import read_export
-from bee_core.cli.common.selecting import check_queues, pages
+from bee_core.cli.common.selecting import check_queues, ids_of, pages
 from bee_core.cli.common.words import count
 from bee_core.errors import InvalidInput
 from bee_core.export import export_line
@@ -54,6 +54,7 @@ def archive() -> None:
         "bee archive export mail 0199f6c1-7a10-7c3e-8a4e-0d5a3f1b2c3d -o job.ndjson",
         "bee archive export mail --all -o archive.ndjson",
         "bee archive export mail --all --state delayed --url redis://localhost",
+        "bee list mail --reason failed --json | jq -r .id | bee archive export mail -",
     ),
 )
 @click.argument("queue")
@@ -83,7 +84,8 @@ def export(
 ) -> None:
     """Write jobs as lines of JSON: with body, headers, counters, note, history and times.
 
-    Those of the given ids, live or archived, or all that are archived. Nothing is changed in the
+    Those of the given ids, live or archived, or all that are archived; - reads ids from standard
+    input, one a line. Nothing is changed in the
     store. The body stands there as the JSON that it is, or in body64 if it is none. A file is
     there when it is complete.
 
@@ -100,12 +102,14 @@ def export(
         raise WrongUse("--state goes with --all: an id is found in whatever state it is")
     chosen = State.ARCHIVED if state is None else State(state)
     missing: list[str] = []
+    with told_plainly():
+        names = ids_of(ids)
 
     async def write(store: Store) -> int:
         if whole:
             await check_queues(store, [queue])
         written = 0
-        found = _all(store, queue, chosen) if whole else _some(store, queue, ids, missing)
+        found = _all(store, queue, chosen) if whole else _some(store, queue, names, missing)
         async for stored in found:
             out.write(export_line(queue, stored) + b"\n")
             written += 1
@@ -165,7 +169,7 @@ def import_(file: Path, queue: str | None, dry_run: bool, url: str | None) -> No
     except (click.ClickException, KeyboardInterrupt):
         click.echo(f"{done} of {len(jobs)} jobs are there for certain: do it again", err=True)
         raise
-    there = f", {refused} were there already" if refused else ""
+    there = f", {refused} there already" if refused else ""
     click.echo(f"{count(len(jobs) - refused, 'job')} taken in{there}")
     raise SystemExit(1 if refused else 0)
 

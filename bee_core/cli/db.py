@@ -18,6 +18,7 @@ import click
 from bee_core.cli.common.asking import json_option, url_saying
 from bee_core.cli.common.errors import CannotAsk
 from bee_core.cli.common.examples import examples
+from bee_core.cli.common.units import as_seconds
 from bee_core.config import broker_url
 from bee_core.errors import BeeError, BrokerError, SchemaMismatch, SchemaMissing
 from bee_core.url import Url, redact
@@ -26,7 +27,7 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    url = "The database. Otherwise BEE_URL, or url in bee.toml or [tool.bee]."
+    url = "The database. Otherwise BEE_URL, or that of bee.toml."
     schema = "The schema bee's tables are in. Otherwise the URL's, or bee."
     command = click.option("--schema", metavar="NAME", help=schema)(command)
     return url_saying(url)(command)
@@ -96,17 +97,16 @@ def plan(url: str | None, schema: str | None, as_json: bool) -> None:
     epilog=examples(
         "bee db apply",
         "bee db apply --url postgresql://ada@localhost/shop",
-        "bee db apply --schema jobs --wait 300",
+        "bee db apply --schema jobs --wait 5m",
     )
 )
 @_options
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0.1, max=86_400),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to try if others hold locks.",
+    callback=as_seconds,
+    default="30s",
+    metavar="TIME",
+    help="How long to try if others hold locks: 30s.",
 )
 def apply(url: str | None, schema: str | None, wait: float) -> None:
     """Create the schema, or bring it up to date: all of it, or nothing.
@@ -121,6 +121,8 @@ def apply(url: str | None, schema: str | None, wait: float) -> None:
       2  wrong use
       3  the database cannot be reached, or it refuses: rights, locks
     """
+    if not 0.1 <= wait <= 86_400:
+        raise click.UsageError("--wait is 0.1s at least, and a day at most")
     with _errors():
         database = _database(url, schema)
         done = asyncio.run(database.apply(report=_say_step, patience=wait))
@@ -165,11 +167,12 @@ def sql(url: str | None, schema: str | None) -> None:
 
 
 @db.command(
+    short_help="Say whether the schema is what this bee needs.",
     epilog=examples(
         "bee db check",
         "bee db check || bee db apply",
         "bee db check --json | jq -r .problem",
-    )
+    ),
 )
 @_options
 @json_option

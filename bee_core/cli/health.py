@@ -46,7 +46,7 @@ _PATIENCE = 5.0
     help="Older than this is dead: 30s.",
 )
 @click.option("--ready", is_flag=True, help="Also: it works, and the broker answers.")
-@url_saying("The broker to ask, with --ready. Otherwise BEE_URL.")
+@url_saying("With --ready: the broker. Otherwise BEE_URL, or that of bee.toml.")
 @json_option
 def health(
     heartbeat_file: Path | None, max_age: float, ready: bool, url: str | None, as_json: bool

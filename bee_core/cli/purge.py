@@ -78,7 +78,7 @@ def purge(
             what = f"delete {everything} for ever, and the queue itself"
             if agreed(what, dry_run=dry_run, yes=yes):
                 await store.drop(queue)
-                click.echo(f"dropped {queue}: {everything}")
+                click.echo(f"dropped {everything}, and the queue itself")
         elif not (waiting := stats.live - stats.leased):
             click.echo(f"nothing waits in {queue}: nothing to do")
         elif agreed(f"delete {_parts(stats)} of {queue} for ever", dry_run=dry_run, yes=yes):

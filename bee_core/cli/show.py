@@ -24,6 +24,7 @@ from bee_core.queue import POLICY_HEADER
 from bee_core.stored import Stored
 from bee_core.text import escaped
 
+_ONE = {"deliveries": "delivery"}
 _LARGEST = 64 * 1024
 """More of a body is not shown; --body has all of it."""
 
@@ -143,7 +144,9 @@ def _counted(counters: Counters) -> str:
     """`3 deliveries, 2 errors`; what is zero is left out, but for the first."""
     found = msgspec.structs.asdict(counters)
     return ", ".join(
-        f"{number} {name}" for name, number in found.items() if number or name == "deliveries"
+        f"{number} {_ONE.get(name, name.removesuffix('s')) if number == 1 else name}"
+        for name, number in found.items()
+        if number or name == "deliveries"
     )
 
 
@@ -192,13 +195,13 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _plain(found: Explanation, stored: Stored) -> dict[str, Any]:
-    """All of it: the body as `payload` if it is JSON, or else in base64."""
+    """All of it: the body as it is if it is JSON, or else as `body64`, as in an export."""
     value = _value(stored.body)
     as_json = isinstance(value, msgspec.Raw)
     return plain(found.queue, stored) | {
         "why": {"kind": type(found.why).__name__, "text": sentence(found.why)},
-        "payload": value if as_json else None,
-        "body": None if as_json else stored.body,
+        "body": value if as_json else None,
+        "body64": None if as_json else stored.body,
         "headers": dict(stored.headers),
         "awaits": stored.awaits,
         "reports_to": stored.reports_to,

@@ -71,6 +71,18 @@ def test_all_that_are_archived_go_into_a_file(run_bee: RunBee, store_url: str) -
     assert ["jobs"] == [file.name for file in Path.cwd().iterdir()]
 
 
+def test_ids_can_come_from_standard_input(run_bee: RunBee, valkey_url: str) -> None:
+    for id in ("a", "b", "c"):
+        fail(valkey_url, id, BODY)
+
+    words = ("archive", "export", "mail", "-", "--url", valkey_url)
+    answer = run_bee(*words, input="c\na\n")
+
+    assert 0 == answer.returncode, answer.stderr
+    assert ["c", "a"] == [import_line(line.encode()).id for line in answer.stdout.splitlines()]
+    assert 2 == run_bee(*words, input="").returncode
+
+
 def test_jobs_that_wait_can_be_written_too(bee: Bee, valkey_url: str) -> None:
     async def send() -> None:
         async with bee_core.connect(valkey_url) as store:
@@ -161,7 +173,7 @@ def test_what_was_exported_comes_back_with_all_it_had(run_bee: RunBee, store_url
 
     after = asyncio.run(look())
     assert (0, "1 job taken in\n") == (first.returncode, first.stdout), first.stderr
-    assert (1, "0 jobs taken in, 1 were there already\n") == (second.returncode, second.stdout)
+    assert (1, "0 jobs taken in, 1 there already\n") == (second.returncode, second.stdout)
     assert before is not None
     assert after is not None
     assert before == msgspec.structs.replace(after, incarnation=before.incarnation)

@@ -106,8 +106,11 @@ def test_queues_are_told_with_what_to_do(bee: Bee, url: str) -> None:
     as_json = bee("doctor", "--url", url, "--json")
 
     assert 1 == answer.exit_code == as_json.exit_code
-    assert re.search(r"problem: queue lonely: 1 are ready, .* and nobody works", answer.output)
-    assert "problem: queue paused: it is paused: 1 wait. Go on with: bee resume" in answer.output
+    assert re.search(r"problem: queue lonely: 1 job is ready, .* and nobody works", answer.output)
+    assert (
+        "problem: queue paused: it is paused, and 1 job waits. Go on with: bee resume"
+        in answer.output
+    )
     assert "hint: queue resting: it is paused, and empty" in answer.output
     assert "2 problems found" in answer.output
     assert [("lonely", "no worker"), ("paused", "paused")] == texts(as_json.output, "problem")
@@ -316,9 +319,18 @@ def test_what_waits_for_a_moment_is_fine() -> None:
 def test_an_archive_that_nobody_prunes_is_a_problem() -> None:
     stats = QueueStats(archived={"succeeded": 99_999, "failed": 2})
 
-    (found,) = findings(seen(queue(stats, archived_an_hour=3600)))
+    found, _ = findings(seen(queue(stats, archived_an_hour=3600)))
 
     assert "100001 jobs are in its archive, of late about 3600 an hour" in found.text
+
+
+def test_failures_in_the_archive_are_a_hint() -> None:
+    archived = {"succeeded": 5, "stalled": 1, "failed": 7, "cancelled": 2, "ruled": 1}
+
+    (found,) = findings(seen(queue(QueueStats(archived=archived))))
+
+    assert ("hint", "failures") == (found.level, found.topic)
+    assert found.text.startswith("in its archive: 7 failed, 1 stalled. bee list ")
 
 
 def test_workers_of_several_versions_are_a_hint() -> None:

@@ -30,10 +30,9 @@ def commands(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...],
 
 
 COMMANDS = dict(commands(main))
-IN_EARNEST = [words for words in COMMANDS if words != ("demo",)]
 
 
-@pytest.mark.parametrize("words", [(), *IN_EARNEST], ids=" ".join)
+@pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
 def test_help_ends_with_examples(bee: Bee, words: tuple[str, ...]) -> None:
     answer = bee(*words, "--help")
 
@@ -43,12 +42,12 @@ def test_help_ends_with_examples(bee: Bee, words: tuple[str, ...]) -> None:
     assert all(line.strip().startswith("bee ") for line in last[1:])
 
 
-@pytest.mark.parametrize("words", IN_EARNEST, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_says_what_the_exit_codes_mean(bee: Bee, words: tuple[str, ...]) -> None:
     assert "Exit codes:" in bee(*words, "--help").output
 
 
-@pytest.mark.parametrize("words", IN_EARNEST, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_fits_into_a_terminal(bee: Bee, words: tuple[str, ...]) -> None:
     assert max(map(len, bee(*words, "--help").output.splitlines())) <= 80
 

@@ -140,7 +140,7 @@ def test_an_id_from_a_field_makes_it_harmless_to_send_again(bee: Bee, valkey_url
     words = ["send", program(), "films", "--file", "jobs", "--id-from", "path"]
 
     for _ in range(2):
-        assert "a\nb\n" == bee(*words, "--url", valkey_url).output
+        assert "a\nb\n" == bee(*words, "--url", valkey_url).stdout
 
     assert {"a", "b"} == {one.id for one in stored(valkey_url, "films")}
 
@@ -206,6 +206,24 @@ def test_a_module_that_is_not_there(run_bee: RunBee) -> None:
     assert 2 == answer.returncode
     assert "there is no module 'nope'" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_file_instead_of_a_module_is_understood(run_bee: RunBee) -> None:
+    Path("empty.py").write_text("")
+
+    answer = run_bee("send", "empty.py", "mail", ADA)
+
+    assert 2 == answer.returncode
+    assert "(do you mean empty?)" in answer.stderr
+
+
+def test_what_was_there_already_is_said(run_bee: RunBee, valkey_url: str) -> None:
+    words = ("send", program(), "mail", ADA, "--id", "a", "--url", valkey_url)
+    first, second = run_bee(*words), run_bee(*words)
+
+    assert ("a\n", "") == (first.stdout, first.stderr)
+    assert "a\n" == second.stdout
+    assert "1 of 1 waited already under that id, and stayed as before\n" == second.stderr
 
 
 def test_a_hive_without_a_url_is_in_memory_and_refused(run_bee: RunBee) -> None:

@@ -23,7 +23,7 @@ def test_a_job_that_failed_with_its_traceback_and_its_past(run_bee: RunBee, stor
     assert (0, "") == (ended.returncode, ended.stderr)
     assert text.startswith("x in mail: it was archived at ")
     assert "\nkind         mail\nstate        archived\n" in text
-    assert "\ncounters     1 deliveries, 1 errors\n" in text
+    assert "\ncounters     1 delivery, 1 error\n" in text
     assert '\n      "to": "ada",\n' in text
     assert "\nnote: failed\n  Traceback (most recent call last):\n" in text
     assert "\n  ConnectionError: host 10.0.0.1 refused\n  and more\n" in text
@@ -57,10 +57,8 @@ def test_for_programs_it_is_one_object(run_bee: RunBee, store_url: str) -> None:
     shown = json.loads(run_bee("show", "mail", "x", "--json", "--url", store_url).stdout)
 
     assert ("mail", "x", "archived") == (shown["queue"], shown["id"], shown["state"])
-    assert {"type": "mail", "to": "ada", "fails": "host 10.0.0.1 refused"} == shown["payload"][
-        "job"
-    ]
-    assert None is shown["body"]
+    assert {"type": "mail", "to": "ada", "fails": "host 10.0.0.1 refused"} == shown["body"]["job"]
+    assert None is shown["body64"]
     assert "Archived" == shown["why"]["kind"]
     assert shown["note"]["detail"].endswith("and more\n")
     assert 1 == len(shown["history"])
@@ -81,8 +79,8 @@ def test_bytes_that_are_no_json_are_shown_safely(run_bee: RunBee, store_url: str
     assert "\n  b'\\xff\\x00\\x1b[31mxxx" in text
     assert f"  ... {len(body)} bytes in all: --body shows them" in text
     assert "\x1b" not in text
-    assert body == base64.b64decode(shown["body"])
-    assert (None, None) == (shown["payload"], shown["kind"])
+    assert body == base64.b64decode(shown["body64"])
+    assert (None, None) == (shown["body"], shown["kind"])
     assert body == alone.stdout
 
 

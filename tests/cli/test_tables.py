@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import bee_core as bee
+from bee_core.cli.common.policies import policy_words
 from bee_core.cli.common.tables import Table, cut, table, width_of
-from bee_core.cli.common.words import many_lines, one_line, policy_words, span
+from bee_core.cli.common.words import many_lines, one_line, span
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_the_error_of_a_traceback_is_behind_the_last_stack() -> None:
         (Note("failed"), ""),
         (Note("failed", "ValueError: no stack\nmore"), "ValueError: no stack"),
         (Note("failed", '  File "a.py", line 1\n    cut('), "    cut(".strip()),
-        (Note("timed_out", 'stopped after 30 s, at\n  File "a.py"'), "stopped after 30 s, at"),
+        (Note("timed_out", 'stopped after 30 s, at\n  File "a.py"'), "stopped after 30 s"),
         (Note("malformed", "not a job envelope"), "not a job envelope"),
     ],
 )

@@ -275,7 +275,7 @@ async def test_a_job_that_timed_out_tells_where_it_was() -> None:
         assert isinstance(explanation.why, Archived)
         assert explanation.why.note is not None
         assert "somewhere_deep" in explanation.why.note.detail
-        assert ["stopped after 5 s, at"] == [one.summary for one in explanation.history]
+        assert ["stopped after 5 s"] == [one.summary for one in explanation.history]
 
 
 async def test_every_answer_is_a_sentence() -> None:
@@ -306,6 +306,50 @@ async def test_an_error_of_many_lines_is_one_line_in_the_history() -> None:
         (episode,) = (await jobs.explain("a")).history
 
         assert "ValueError: first" == episode.summary
+
+
+async def test_the_past_of_a_job_that_was_retried_is_in_order() -> None:
+    async with at_work(fail, policy=ONCE) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.advance(1)
+        await bees.stop()
+        await bees.broker.restore("jobs", ["a"])
+        await bees.advance(1)
+
+        _, *past = str(await jobs.explain("a")).splitlines()
+
+        assert [line[:27] for line in past] == sorted(line[:27] for line in past)
+        assert past[0].endswith("OSError: disk full")
+        assert past[1].endswith("  sent again")
+
+
+async def test_a_job_that_is_due_at_once_after_a_crash_says_so() -> None:
+    async with at_work(wait_for_ever) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.advance(1)
+        await bees.crash()
+        await bees.start()
+        await bees.advance(LEASE)
+
+        past = str(await jobs.explain("a")).splitlines()
+
+        assert past[2].endswith("stalled; due again at once")
+
+
+async def test_the_note_of_a_handler_in_a_thread_has_nothing_of_bees_own_errors() -> None:
+    def handle(job: Work) -> None:
+        raise OSError("disk full")
+
+    async with at_work(handle, policy=ONCE) as (bees, jobs):
+        await jobs.send(Work(), id="a")
+        await bees.drain()
+
+        stored = await bees.broker.get("jobs", "a")
+
+        assert stored is not None
+        assert stored.note is not None
+        assert 1 == stored.note.detail.count("Traceback")
+        assert "Raised" not in stored.note.detail
 
 
 async def test_a_broker_that_is_no_inspector_cannot_explain() -> None:

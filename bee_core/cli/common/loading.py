@@ -61,8 +61,10 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            file = name.endswith(".py") and os.path.exists(name)
+            meant = f" (do you mean {name.removesuffix('.py')}?)" if file else ""
             raise WrongUse(
-                f"there is no module {error.name!r}, neither installed nor in {here}"
+                f"there is no module {error.name!r}, neither installed nor in {here}{meant}"
             ) from None
         _fail(name, error)
     except (Exception, SystemExit) as error:

@@ -13,6 +13,7 @@ import sys
 import click
 
 import bee_core as bee
+from bee_core.cli.common.examples import examples
 from bee_core.cli.demo.display import Display
 from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event
 from bee_core.job import snake_case
@@ -203,14 +204,21 @@ async def _demo(display: Display) -> list[str]:
             return await audit(display)
 
 
-@click.command(short_help="Run jobs of every fate, and check that none was lost.")
+@click.command(
+    short_help="Run jobs of every fate, and check that none was lost.",
+    epilog=examples("bee demo", "bee demo --plain | less"),
+)
 @click.option("--plain", is_flag=True, help="Plain lines, also in a terminal.")
 def demo(plain: bool) -> None:
     """Run jobs of every fate on the memory broker, and check that none was lost.
 
+    Takes about two seconds and ends by itself. Needs no server.
+
     \b
-    Takes about two seconds and ends by itself.
-    Exit code: 0 if every job met its fate, 1 if the audit found otherwise.
+    Exit codes:
+      0  every job met its fate
+      1  the audit found otherwise
+      2  wrong use
     """
     raise SystemExit(run_demo(plain=plain))
 

@@ -19,7 +19,7 @@ from bee_core.cli.send.streams import batches
 from bee_core.errors import BeeError, BrokerError
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
-from bee_core.message import Draft
+from bee_core.message import Draft, Sent
 
 _BATCH = 500
 _MOST_SHOWN = 10
@@ -44,6 +44,8 @@ class Sending:
         self._quiet = False
         self._count = 0
         """Jobs that are sent, or would be."""
+        self._kept = 0
+        """Of these, such as were there already."""
         self._line = 0
 
     def one(self, text: str) -> None:
@@ -139,6 +141,7 @@ class Sending:
             tickets = await self._queue.send_many(drafts)
             became = [(ticket.id, ticket.sent.value) for ticket in tickets]
         self._count += len(drafts)
+        self._kept += sum(sent == Sent.KEPT.value for _, sent in became)
         for id, sent in became:
             if self._as_json:
                 say(msgspec.json.encode({"id": id, "sent": sent}))
@@ -159,6 +162,11 @@ class Sending:
         raise click.ClickException(text) from error
 
     def _conclude(self) -> None:
+        if self._kept and not self._as_json:
+            note = (
+                f"{self._kept} of {self._count} waited already under that id, and stayed as before"
+            )
+            click.echo(note, err=True)
         if self._as_json or not (self._quiet or self._dry_run):
             return
         done = "fine, nothing was sent" if self._dry_run else f"sent to {self._queue.name}"
