@@ -54,11 +54,10 @@ async def survey(source: Store, queues: Sequence[str] | None = None) -> list[Fou
     return found
 
 
-async def check(destination: Store, plan: Sequence[Found]) -> None:
+async def check(destination: Store) -> None:
     """Raise if the destination does not answer, or is not ready for use. Changes nothing."""
     with at("destination"):
-        for found in plan[:1]:
-            await destination.stats(found.queue)
+        await destination.queues()
 
 
 async def move(
@@ -86,7 +85,7 @@ async def move(
     check_whole(batch, "batch", least=1)
     wait, patience = seconds(wait, "wait"), seconds(patience, "patience")
     plan = await survey(source, queues)
-    await check(destination, plan)
+    await check(destination)
     if plan and await is_same_store(source, destination, plan[0].queue):
         raise InvalidOption("source and destination are the same store: there is nothing to move")
     reports = []

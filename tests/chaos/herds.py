@@ -66,7 +66,7 @@ class Processes:
         self._supervisor = Supervisor(
             lambda number, fd: [
                 *(sys.executable, "-m", "bee_core.cli", "worker", "tests.chaos.herd_program:hive"),
-                *("--log-level", "error", "--supervised", f"{fd}:{number}:events"),
+                *("--log-level", "error", "--supervised", f"{fd}:{number}:tells"),
             ],
             count,
             listeners=(self._hear,),

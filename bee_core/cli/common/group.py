@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+_INTERRUPTED = 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -36,6 +37,9 @@ class LazyGroup(click.Group):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            raise SystemExit(_INTERRUPTED) from None
         except OSError as error:
             if error.errno not in _FULL:
                 raise

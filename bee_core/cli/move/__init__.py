@@ -137,7 +137,7 @@ async def _move(options: Options, view: View) -> Sequence[Moved]:
         plan = await survey(source, options.queues)
         view.plan(plan)
         if options.dry_run:
-            await check(destination, plan)
+            await check(destination)
             return []
         return await move_queues(
             source,
