@@ -84,8 +84,19 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
+def _shown(value: Any) -> str:
+    """As it stands in bee.toml."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
 def _print_table(found: Sequence[Setting]) -> None:
-    rows = [(one.name, "-" if one.value is None else str(one.value), one.source) for one in found]
+    rows = [(one.name, _shown(one.value), one.source) for one in found]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, source in rows:
         click.echo(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {source}")

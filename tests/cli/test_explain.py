@@ -77,6 +77,7 @@ def test_a_server_that_is_not_there_is_one_sentence(bee: Bee) -> None:
 
     assert 3 == answer.exit_code
     assert answer.output.startswith("Error: ")
+    assert answer.output.endswith(", by --url)\n")
     assert "Traceback" not in answer.output
 
 

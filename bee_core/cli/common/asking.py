@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -12,10 +13,11 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.cli.common.errors import WrongUse, told_plainly
-from bee_core.config import broker_url
+from bee_core.config import URL_VARIABLE, broker_url, read_settings
+from bee_core.errors import BrokerUnavailable
 from bee_core.hive import Hive
 from bee_core.registry import backend, connect
-from bee_core.url import UrlText
+from bee_core.url import UrlText, redact
 
 Command = TypeVar("Command", bound=Callable[..., None])
 T = TypeVar("T")
@@ -46,15 +48,26 @@ def json_option(command: Command) -> Command:
 def ask(url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
     """Ask the store that is meant; what goes wrong is one sentence and an exit code."""
 
-    async def go(url: str) -> T:
-        async with connect(url) as store:
+    async def go(found: str) -> T:
+        async with connect(found) as store:
             return await question(store)
 
     with told_plainly():
         found = broker_url(url)
         if is_memory(found):
             raise WrongUse(IN_MEMORY)
-        return asyncio.run(go(found))
+        try:
+            return asyncio.run(go(found))
+        except BrokerUnavailable as error:
+            asked = f"{redact(found)}, by {_who_says(url)}"
+            raise BrokerUnavailable(f"{error} ({asked})") from error
+
+
+def _who_says(url: str | None) -> str:
+    """Where the URL is from that is used."""
+    if url is not None:
+        return "--url"
+    return URL_VARIABLE if os.environ.get(URL_VARIABLE) else read_settings().url_source
 
 
 def ask_hive(hive: Hive, url: str | None, question: Callable[[Store], Awaitable[T]]) -> T:
