@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import psutil
 import pytest
 
 from bee_core.cli.top.view import Glance, Line, Picture, rates, screen
@@ -194,6 +195,14 @@ def test_a_terminal_is_given_back_when_it_is_told_to_end(valkey_url: str) -> Non
     assert LEFT in terminal.shown[-20:]
 
 
+def until_stopped(pid: int) -> None:
+    """Wait until a process has stopped itself: to wake it before would be in vain."""
+    deadline = time.monotonic() + 10
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline, "it does not stop"
+        time.sleep(0.01)
+
+
 def test_a_terminal_is_given_back_while_it_is_suspended(valkey_url: str) -> None:
     send(valkey_url, "mail", "a")
     terminal = Terminal(["top", "--interval", "100ms", "--url", valkey_url])
@@ -201,6 +210,7 @@ def test_a_terminal_is_given_back_while_it_is_suspended(valkey_url: str) -> None
         terminal.wait_for("mail")
         terminal.press("\x1a")
         terminal.wait_for(LEFT)
+        until_stopped(terminal.process.pid)
         terminal.shown = ""
         os.kill(terminal.process.pid, signal.SIGCONT)
         terminal.wait_for("mail")
