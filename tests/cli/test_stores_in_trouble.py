@@ -23,13 +23,15 @@ COMMANDS = [
     ("purge", "mail", "-y"),
     ("purge", "mail", "--drop", "-y"),
 ]
+BY_ID = [("explain", "mail", "a"), ("archive", "export", "mail", "a")]
+"""These need no queue of that name to be there: they look for the job."""
 
 
 def names(words: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=names)
+@pytest.mark.parametrize("words", [*COMMANDS, *BY_ID, ("doctor",)], ids=names)
 def test_no_server(run_bee: RunBee, words: tuple[str, ...]) -> None:
     ended = run_bee(*words, "--url", f"redis://:s3cr3t@127.0.0.1:{free_port()}")
 
@@ -38,7 +40,7 @@ def test_no_server(run_bee: RunBee, words: tuple[str, ...]) -> None:
     assert "s3cr3t" not in ended.stderr
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=names)
+@pytest.mark.parametrize("words", [*COMMANDS, *BY_ID], ids=names)
 def test_no_schema(run_bee: RunBee, pg_without: str, words: tuple[str, ...]) -> None:
     ended = run_bee(*words, "--url", pg_without)
 
@@ -84,3 +86,26 @@ def test_a_typing_error_changes_nothing(
         == ended.stderr
     )
     assert {"a": "ready"} == states(valkey_url, "mial")
+
+
+def test_the_schema_is_made_and_checked(run_bee: RunBee, pg: PgServer) -> None:
+    url = pg.database()
+
+    before = run_bee("db", "check", "--url", url)
+    applied = run_bee("db", "apply", "--url", url)
+    after = run_bee("db", "check", "--url", url)
+
+    assert (1, "") == (before.returncode, before.stderr)
+    assert "bee db apply" in before.stdout
+    assert (0, 0) == (applied.returncode, after.returncode), applied.stderr
+    assert after.stdout.startswith("fine: ")
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply", "check"])
+def test_no_database(run_bee: RunBee, verb: str) -> None:
+    ended = run_bee("db", verb, "--url", f"postgresql://ada:s3cr3t@127.0.0.1:{free_port()}/shop")
+
+    assert (3, "") == (ended.returncode, ended.stdout)
+    assert ended.stderr.startswith("Error: ")
+    assert "Traceback" not in ended.stderr
+    assert "s3cr3t" not in ended.stderr
