@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import enum
 import inspect
+import math
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -66,6 +67,7 @@ class Attempt:
         "call",
         "cancels",
         "check_at",
+        "deadline",
         "delivery",
         "ending",
         "job",
@@ -82,14 +84,17 @@ class Attempt:
     )
 
     def __init__(
-        self, lease: Lease, rules: Rules, tag: str, started_at: float, leased_until: float
+        self, lease: Lease, rules: Rules, tag: str, leased_at: float, leased_until: float
     ) -> None:
         self.lease = lease
         self.rules = rules
         self.tag = tag
-        self.started_at = started_at
+        self.started_at = leased_at
+        """When its handler was started, or when it was leased if it was not."""
         self.leased_until = leased_until
         """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
+        self.deadline = math.inf
+        """When it will be stopped, by the same clock."""
         self.told: str | None = None
         """What the broker knows of its progress."""
         self.remark: str | None = None
@@ -97,7 +102,8 @@ class Attempt:
         self.job: Any = None
         self.call: Call | None = None
         self.delivery: Delivery[Any] | None = None
-        self.task: asyncio.Task[Outcome] | None = None
+        """If its handler asks for one."""
+        self.task: asyncio.Task[None] | None = None
         self.running = False
         """Whether the handler still runs and still counts."""
         self.ending: Ending | None = None
@@ -105,11 +111,12 @@ class Attempt:
         self.cancels = 0
         self.patience = 0.0
         """How long to wait after each time it was told."""
-        self.check_at = float("inf")
+        self.check_at = math.inf
         """When the worker must next look after it."""
 
     async def run(
         self,
+        queue: str,
         threads: Threads,
         processes: Processes,
         abandoned: Callable[[Attempt, asyncio.Future[object]], None],
@@ -117,8 +124,7 @@ class Attempt:
         """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
         call, owner = self.call, os.getpid()
         assert call is not None
-        if self.delivery is not None:
-            HANDLED.set(self.delivery)  # in this task's own context
+        HANDLED.set((queue, self.lease))  # in this task's own context
         try:
             if call.kind == "async":
                 result = await call.function(*self._arguments(call))
@@ -176,10 +182,13 @@ class Attempt:
         return await result if inspect.iscoroutine(result) else result
 
 
+_SUCCEEDED = Succeeded()
+
+
 def outcome_of_result(result: object) -> Outcome:
     """What it means that a handler returned this."""
     if result is None:
-        return Succeeded()
+        return _SUCCEEDED
     if isinstance(result, Delete | Archive | Reschedule):
         return Ruled(result)
     if isinstance(result, Retry | Snooze):

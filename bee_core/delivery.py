@@ -27,7 +27,7 @@ from bee_core.clock import Clock
 from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
 from bee_core.group import AWAITS_HEADER, Group, plan_group
-from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease
+from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease, attempt_number
 from bee_core.processes import Processes
 from bee_core.results import Result, reader
 from bee_core.strategy import Policy
@@ -253,11 +253,6 @@ def _is_in_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def attempt_number(counters: Counters) -> int:
-    """Which run this is, not counting the ones that cost nothing."""
-    return max(1, counters.deliveries - counters.releases - counters.unknowns)
 
 
 class Call:

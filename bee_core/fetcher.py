@@ -23,8 +23,8 @@ BATCH = 100
 class Fetcher:
     """Leases messages of one queue for one worker.
 
-    `room` says how many more the worker can take, `on_lease` takes one (with the time its lease
-    certainly lasts to) and says whether a job was started, `resting` says whether the worker
+    `room` says how many more the worker can take, `on_leases` takes some (with the time they were
+    asked for) and says how many jobs they make, `resting` says whether the worker
     holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
     after which nothing was to be had. If the worker has a `place` in a shared capacity, what may be
     leased is claimed there first; `running` says how many jobs run.
@@ -42,7 +42,7 @@ class Fetcher:
         clock: Clock,
         trouble: Trouble,
         room: Callable[[], int],
-        on_lease: Callable[[Lease, float], bool],
+        on_leases: Callable[[Sequence[Lease], float], int],
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
@@ -58,7 +58,7 @@ class Fetcher:
         self._clock = clock
         self._trouble = trouble
         self._room = room
-        self._on_lease = on_lease
+        self._on_leases = on_leases
         self._resting = resting
         self._is_empty = is_empty
         self._on_vain = on_vain
@@ -131,11 +131,11 @@ class Fetcher:
             if limit < 1:  # nobody keeps a slot for a queue in which nothing waits
                 expecting = await self._ask(self._is_ready) or (woken := await self._wait())
                 continue
-            until = self._clock.now() + self._lease
+            asked_at = self._clock.now()
             leases = await self._take(limit)
             if leases is None:
                 continue
-            started += sum(self._on_lease(lease, until) for lease in leases)
+            started += self._on_leases(leases, asked_at)
             expecting = self.hungry = len(leases) >= limit
             self._give_back(full=expecting)
             if woken and not leases:

@@ -303,8 +303,7 @@ class Heartbeat:
         """What is given up is not kept alive: a lease presumed lost, a run past all patience."""
         if isinstance(attempt.ending, LostLease):
             return False
-        deadline = attempt.delivery.deadline if attempt.delivery is not None else math.inf
-        return not attempt.running or now < deadline + self._patience
+        return not attempt.running or now < attempt.deadline + self._patience
 
     def _watch_loop(self, held: Sequence[Attempt], now: float) -> None:
         """Ask the worker's loop for a sign; report it if the last question is still open."""

@@ -1,19 +1,22 @@
 """The messages that a worker holds: each from its lease until it is settled, or no longer its own.
 
-    begin ──> slots ──> settle ──> settler ──> forget
-      └────────────── heartbeat ────────────────┘
+    take ──> early ──> slots ──> settle ──> settler ──> forget
+      └──────────────────── heartbeat ──────────────────┘
 
 Until it is forgotten its lease is renewed. One whose lease is lost meanwhile is told to stop, and
-is forgotten without being settled.
+is forgotten without being settled. Some are leased a moment before there is a slot for them (see
+ahead.py), and wait for it; what has waited for too long is given back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bee_core.ahead import PATIENCE, Pace
 from bee_core.attempt import Attempt, LostLease
 from bee_core.auto import Auto, first_and_most
 from bee_core.clock import Clock
@@ -41,6 +44,7 @@ _FLUSH = 5.0
 class Held:
     """What one worker holds, with the parts that look after it.
 
+    `ahead` says whether some may be leased before there is a slot for them.
     `is_cancelled` says whether somebody has cancelled the worker as a whole. `on_room` hears that a
     job has ended, or that a message is no longer held; `on_tick` of each tick of a schedule that is
     settled and how long that took; `on_stuck` of a handler that does not stop; and `on_failure` of
@@ -54,6 +58,7 @@ class Held:
         *,
         size: int | Auto,
         lease: float,
+        ahead: bool,
         cancel_grace: float,
         clock: Clock,
         chance: Callable[[], float],
@@ -68,7 +73,8 @@ class Held:
         self._queue = queue
         self._handlers = handlers
         first, most = first_and_most(size)
-        self._most = most + max(most, BATCH)
+        self._most = most + 2 * max(most, BATCH)
+        self._lease = lease
         self._clock = clock
         self._chance = chance
         self._report = report
@@ -76,6 +82,10 @@ class Held:
         self._on_room = on_room
         self._on_tick = on_tick
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
+        self._early: deque[Attempt] = deque()  # those of them that wait for a slot, in order
+        self._overdue = clock.alarm()
+        self._pace = Pace() if ahead else None
+        self._ended = 0
         self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
@@ -117,14 +127,26 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
-        return min(self.slots.free, self._most - len(self._attempts))
+        free = self.slots.free - len(self._early)
+        if self._pace is not None:
+            free += self._pace.ahead(self._clock.now(), self._ended)
+        return min(free, self._most - len(self._attempts))
 
-    def begin(self, lease: Lease, until: float) -> bool:
-        """Start a handler for this lease, or settle it at once if it must not run.
+    def take(self, leases: Sequence[Lease], asked_at: float) -> int:
+        """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
 
-        Return whether a job was started: a tick of a schedule is none.
+        Return how many jobs that makes: a tick of a schedule is none.
         """
         now = self._clock.now()
+        if self._pace is not None:
+            self._pace.leased(asked_at, now, self._ended)
+        jobs = sum([self._take(lease, asked_at + self._lease, now) for lease in leases])
+        self.heartbeat.poke()
+        if self._early:
+            self._overdue.ring()
+        return jobs
+
+    def _take(self, lease: Lease, until: float, now: float) -> bool:
         try:
             job, tag, rules, call = self._handlers.open(lease)
         except DecodeError as error:
@@ -135,26 +157,47 @@ class Held:
             return False
         attempt = Attempt(lease, rules, tag, now, until)
         if self._stopping:
-            self._hand_over(attempt, Interrupted(), give_back(attempt))
+            self._hand_over(attempt, Interrupted(), give_back(attempt, "its worker stops"))
             return False
         if lease.counters.stalls and is_poisoned(rules, lease.counters):
             self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
             return False
-        deadline = math.inf if rules.timeout is None else now + rules.timeout
         attempt.job, attempt.call = job, call
-        processes, hear = self.slots.processes, self.heartbeat.hear
-        attempt.delivery = Delivery(lease, self._queue, self._clock, deadline, processes, hear)
         self._attempts[lease.receipt.token] = attempt
-        self._report.attempt_started(attempt)
-        self.slots.start(attempt, deadline)
-        self.heartbeat.poke()
+        if self.slots.free > 0:
+            self._start(attempt, now)
+        else:
+            self._early.append(attempt)
         return call is not COME_TO
+
+    def _start(self, attempt: Attempt, now: float) -> None:
+        attempt.started_at = now
+        if attempt.rules.timeout is not None:
+            attempt.deadline = now + attempt.rules.timeout
+        if attempt.call is not None and attempt.call.takes_delivery:
+            attempt.delivery = Delivery(
+                attempt.lease,
+                self._queue,
+                self._clock,
+                attempt.deadline,
+                self.slots.processes,
+                self.heartbeat.hear,
+            )
+        self._report.attempt_started(attempt)
+        self.slots.start(attempt)
 
     async def start(self, parts: Parts) -> None:
         """Be ready to hold something; raise if that cannot be."""
         await self.heartbeat.start()
         parts.start("bee:settler", self.settler.run)
         parts.start("bee:watch", self.slots.watch)
+        if self._pace is not None:
+            parts.start("bee:ahead", self._return_overdue)
+
+    def resize(self, size: int) -> None:
+        """Run so many at once from now on."""
+        self.slots.resize(size)
+        self._start_early()
 
     def stop(self, at: float) -> None:
         """Start no more: what is leased from now on is given back. What runs may do so until then.
@@ -163,12 +206,13 @@ class Held:
         """
         self._stopping = True
         self._stop_at = min(self._stop_at, at)
+        self._return_early("its worker stops")
         self._bell.ring()
 
     async def drain(self) -> None:
         """Let running jobs end; interrupt what is left when it is time to stop."""
         running = self.slots.running
-        while running and self._clock.now() < self._stop_at:
+        while (running or self._early) and self._clock.now() < self._stop_at:
             await self._bell.wait(self._stop_at - self._clock.now())
         self.slots.interrupt()
         while running:
@@ -187,12 +231,15 @@ class Held:
     def drop(self) -> None:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
+        self._early.clear()
         self.slots.kill()
 
     def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A handler has ended, or no longer counts."""
         if self._dropped:
             return
+        self._ended += 1
+        self._start_early()
         self._on_room()
         if not self.slots.running:
             self._bell.ring()
@@ -226,15 +273,37 @@ class Held:
         self._attempts.pop(attempt.lease.receipt.token, None)
         self._on_room()
 
+    # Those that are early.
+
+    def _start_early(self) -> None:
+        while self._early and self.slots.free > 0:
+            self._start(self._early.popleft(), self._clock.now())
+
+    def _return_early(self, why: str, before: float = math.inf) -> None:
+        """Give back those that were leased before then."""
+        while self._early and self._early[0].started_at <= before:
+            attempt = self._early.popleft()
+            self._hand_over(attempt, Interrupted(), give_back(attempt, why))
+
+    async def _return_overdue(self) -> None:
+        """Give back what has waited for its slot for too long, for ever."""
+        while True:
+            self._return_early("no slot was free in time", self._clock.now() - PATIENCE)
+            first = self._early[0].started_at if self._early else math.inf
+            await self._overdue.wait(first + PATIENCE - self._clock.now())
+
     # What the parts say.
 
-    def _on_settled(self, ended: Ended) -> None:
-        self.settled += 1
-        self._forget(ended.attempt)
-        duration = self._clock.now() - ended.attempt.started_at
-        self._report.attempt_settled(ended, duration)
-        if isinstance(ended.attempt.job, Due):
-            self._on_tick(ended.attempt.job, duration)
+    def _on_settled(self, batch: Sequence[Ended]) -> None:
+        self.settled += len(batch)
+        now = self._clock.now()
+        for ended in batch:
+            self._attempts.pop(ended.settlement.receipt.token, None)
+        self._on_room()
+        self._report.attempts_settled(batch, now)
+        for ended in batch:
+            if isinstance(ended.attempt.job, Due):
+                self._on_tick(ended.attempt.job, now - ended.attempt.started_at)
 
     def _on_settlement_lost(self, ended: Ended, certain: bool) -> None:
         self._forget(ended.attempt)
@@ -246,7 +315,12 @@ class Held:
 
     def _on_lost(self, attempts: Sequence[Attempt], how: LostLease) -> None:
         for attempt in attempts:
-            self.slots.end(attempt, how)
+            if attempt in self._early:
+                self._early.remove(attempt)
+                self._forget(attempt)
+                self._report.attempt_lost(attempt, None, certain=how is LostLease.CERTAIN)
+            else:
+                self.slots.end(attempt, how)
 
     def _on_blocked(self, culprit: Attempt | None, stack: str) -> None:
         self._report.loop_blocked(list(self.slots.running.copy().values()), culprit, stack)

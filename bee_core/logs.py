@@ -16,9 +16,10 @@ import math
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from bee_core.errors import InvalidOption
+from bee_core.message import Lease, attempt_number
 from bee_core.text import escaped
 
 LONGEST_ERROR = 200
@@ -31,19 +32,8 @@ _USUAL = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"}
 _USUAL |= {f"bee_{name}" for name in _JOB}
 
 
-class Handled(Protocol):
-    """The delivery that a handler is at: what is shown of it."""
-
-    @property
-    def queue(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-
-
-HANDLED: ContextVar[Handled] = ContextVar("bee_handled")
-"""What the handler that runs here is at; its task and its threads inherit it."""
+HANDLED: ContextVar[tuple[str, Lease]] = ContextVar("bee_handled")
+"""What the handler here is at, and in which queue; its task and its threads inherit it."""
 
 
 class JobContext(logging.Filter):
@@ -189,7 +179,10 @@ def _job(record: logging.LogRecord) -> dict[str, Any]:
         found = {name: noted.get(f"bee_{name}", "") for name in _JOB}
         return found if found["id"] != "" else {}
     handled = HANDLED.get(None)
-    return {} if handled is None else {name: getattr(handled, name) for name in _JOB}
+    if handled is None:
+        return {}
+    queue, lease = handled
+    return {"queue": queue, "id": lease.receipt.id, "attempt": attempt_number(lease.counters)}
 
 
 def _extras(record: logging.LogRecord, taken: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -62,6 +62,11 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 ZERO = Counters()
 
 
+def attempt_number(counters: Counters) -> int:
+    """Which run this is, not counting the ones that cost nothing."""
+    return max(1, counters.deliveries - counters.releases - counters.unknowns)
+
+
 class Keep(msgspec.Struct, frozen=True, tag="keep"):
     """If the id is live, change nothing."""
 

@@ -111,6 +111,8 @@ COUNTED: Mapping[str, str] = MappingProxyType(
 def tally(outcome: Outcome) -> Counters:
     """What this outcome adds to the counters of its message."""
     match outcome:
+        case Succeeded() | Malformed():
+            return ZERO
         case Failed():
             return Counters(errors=1)
         case TimedOut():
@@ -123,8 +125,6 @@ def tally(outcome: Outcome) -> Counters:
             return Counters(unknowns=1)
         case Ruled(disposition=disposition):
             return Counters(releases=1) if isinstance(disposition, Reschedule) else ZERO
-        case Succeeded() | Malformed():
-            return ZERO
         case _:
             assert_never(outcome)
 

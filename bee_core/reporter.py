@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from bee_core.attempt import Attempt
-from bee_core.delivery import attempt_number
 from bee_core.events import (
     AttemptLost,
     AttemptSettled,
@@ -24,9 +24,12 @@ from bee_core.events import (
     WorkerStarted,
     WorkerStopped,
     announce,
+    log,
 )
+from bee_core.journal import log_events
+from bee_core.message import attempt_number
 from bee_core.meter import Reading
-from bee_core.outcome import Outcome
+from bee_core.outcome import Outcome, Succeeded
 from bee_core.settler import Ended
 from bee_core.stored import Finding
 from bee_core.ticks import Due
@@ -39,6 +42,7 @@ class Reporter:
         self._queue = queue
         self._holder = holder
         self._observers = tuple(observers)
+        self._others = tuple(one for one in self._observers if one is not log_events)
 
     def worker_started(self) -> None:
         self._tell(WorkerStarted(self._queue, self._holder))
@@ -47,34 +51,45 @@ class Reporter:
         self._tell(WorkerStopped(self._queue, self._holder, settled, stuck))
 
     def attempt_started(self, attempt: Attempt) -> None:
-        if self._observers:
+        if heard := self._who_hears_what_goes_well():
             receipt, number = attempt.lease.receipt, attempt_number(attempt.lease.counters)
             id, token = receipt.id, receipt.token
-            self._tell(AttemptStarted(self._queue, id, token, attempt.tag, number, self._holder))
+            tag, holder = attempt.tag, self._holder
+            announce(heard, AttemptStarted(self._queue, id, token, tag, number, holder))
 
-    def attempt_settled(self, ended: Ended, duration: float) -> None:
-        if self._observers:
-            lease, settlement = ended.attempt.lease, ended.settlement
-            self._tell(
-                AttemptSettled(
-                    self._queue,
-                    lease.receipt.id,
-                    lease.receipt.token,
-                    ended.attempt.tag,
-                    attempt_number(lease.counters),
-                    ended.outcome,
-                    settlement.disposition,
-                    lease.counters + settlement.counters,
-                    duration,
-                    settlement.note,
-                )
-            )
-            note = settlement.note
-            if note is not None and note.reason == "succeeded" and note.detail:
-                id, token = lease.receipt.id, lease.receipt.token
-                self._tell(ResultDropped(self._queue, id, token, ended.attempt.tag, note.detail))
-            if isinstance(ended.attempt.job, Due):
-                self._schedule_missed(ended.attempt.job)
+    def attempts_settled(self, batch: Sequence[Ended], now: float) -> None:
+        well = self._who_hears_what_goes_well()
+        for ended in batch:
+            went_well = type(ended.outcome) is Succeeded and ended.settlement.note is None
+            heard = well if went_well else self._observers
+            if heard:
+                self._attempt_settled(ended, now - ended.attempt.started_at, heard)
+
+    def _attempt_settled(self, ended: Ended, duration: float, heard: Sequence[Observer]) -> None:
+        lease, settlement = ended.attempt.lease, ended.settlement
+        event = AttemptSettled(
+            self._queue,
+            lease.receipt.id,
+            lease.receipt.token,
+            ended.attempt.tag,
+            attempt_number(lease.counters),
+            ended.outcome,
+            settlement.disposition,
+            lease.counters + settlement.counters,
+            duration,
+            settlement.note,
+        )
+        announce(heard, event)
+        note = settlement.note
+        if note is not None and note.reason == "succeeded" and note.detail:
+            id, token = lease.receipt.id, lease.receipt.token
+            self._tell(ResultDropped(self._queue, id, token, ended.attempt.tag, note.detail))
+        if isinstance(ended.attempt.job, Due):
+            self._schedule_missed(ended.attempt.job)
+
+    def _who_hears_what_goes_well(self) -> Sequence[Observer]:
+        """The log says nothing of it unless it is told to, so it need not be made for it."""
+        return self._observers if log.isEnabledFor(logging.DEBUG) else self._others
 
     def _schedule_missed(self, due: Due) -> None:
         if due.lapse is not None:

@@ -43,7 +43,7 @@ class Settler:
         queue: str,
         trouble: Trouble,
         *,
-        on_settled: Callable[[Ended], None],
+        on_settled: Callable[[Sequence[Ended]], None],
         on_lost: Callable[[Ended, bool], None],
         on_refused: Callable[[Ended, Exception], None],
     ) -> None:
@@ -109,22 +109,24 @@ class Settler:
                         await self._settle([ended])
                 return
             self._trouble.over("settle")
-            for ended in batch:
-                sure = self._answered(ended) and certain
-                if ended.settlement.receipt in lost:
-                    self._on_lost(ended, sure)
-                else:
-                    self._on_settled(ended)
+            unsure = self._answered(batch)
+            if lost:  # as a rule, none is
+                for ended in batch:
+                    if ended.settlement.receipt in lost:
+                        sure = certain and ended.settlement.receipt.token not in unsure
+                        self._on_lost(ended, sure)
+                batch = [ended for ended in batch if ended.settlement.receipt not in lost]
+            self._on_settled(batch)
             return
 
-    def _answered(self, ended: Ended) -> bool:
-        """Whether this is the first that was asked about it."""
-        token = ended.settlement.receipt.token
-        self._under_way.pop(token, None)
-        if not self._unsure or token not in self._unsure:
-            return True
-        self._unsure.discard(token)
-        return False
+    def _answered(self, batch: Sequence[Ended]) -> AbstractSet[int]:
+        """Of these nothing is under way any more. Return which had been asked about before."""
+        tokens = {ended.settlement.receipt.token for ended in batch}
+        for token in tokens:
+            self._under_way.pop(token, None)
+        unsure = self._unsure & tokens
+        self._unsure -= unsure
+        return unsure
 
     async def _give_back(self, ended: Ended, error: BaseException) -> None:
         """The broker refuses this settlement: return the message plainly, or let its lease end."""
@@ -138,7 +140,7 @@ class Settler:
                 raise
             error.add_note(f"giving the message back failed too: {worse!r}")
         shown = error if isinstance(error, Exception) else BrokerError(repr(error))
-        self._answered(ended)
+        self._answered([ended])
         self._on_refused(ended, shown)
 
     async def _send(self, batch: Sequence[Ended]) -> AbstractSet[Receipt]:

@@ -1,20 +1,21 @@
 """The attempts that run right now, and the one timer that watches over all of them.
 
-A job costs one task. Its deadline is an entry in a table that a single task looks through
-when the earliest one has come, so a job that ends in time never had a timer.
+A job costs one task, in which also is done what follows from its end. Its deadline is an entry in
+a table that a single task looks through when the earliest one has come, so a job that ends in time
+never had a timer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from bee_core.attempt import Attempt, Ending
 from bee_core.clock import Clock
-from bee_core.delivery import attempt_number
+from bee_core.message import attempt_number
 from bee_core.meter import Load
 from bee_core.outcome import Failed, Interrupted, Outcome, TimedOut
 from bee_core.processes import Processes
@@ -41,6 +42,8 @@ class Slots:
         on_stuck: Callable[[Attempt], None],
     ) -> None:
         self._name = name
+        self._prefix = f"bee:{name}:"
+        self._context = contextvars.copy_context()
         self.size = size
         self._clock = clock
         self._cancel_grace = cancel_grace
@@ -71,24 +74,21 @@ class Slots:
         peak, self._peak = self._peak, len(self.running)
         return Load(peak, hungry and peak >= self.size)
 
-    def start(self, attempt: Attempt, deadline: float) -> None:
+    def start(self, attempt: Attempt) -> None:
         """Call its handler in a task of its own."""
         receipt = attempt.lease.receipt
         attempt.running = True
         self.running[receipt.token] = attempt
-        self._peak = max(self._peak, len(self.running))
-        if self._tracing is None or attempt.call is COME_TO:
-            run = attempt.run(self._threads, self.processes, self._abandoned)
-        else:
-            run = self._traced(self._tracing, attempt)
-        attempt.task = asyncio.create_task(run, name=f"bee:{self._name}:{receipt.id}")
-        attempt.task.add_done_callback(partial(self._done, attempt))
-        self._check_at(attempt, deadline)
+        if len(self.running) > self._peak:
+            self._peak = len(self.running)
+        loop = asyncio.get_running_loop()
+        attempt.task = loop.create_task(self._run(attempt), name=self._prefix + receipt.id)
+        self._check_at(attempt, attempt.deadline)
 
     def end(self, attempt: Attempt, ending: Ending, patience: float | None = None) -> None:
         """Tell a handler to stop, and why; after `patience` once more; after that, give it up."""
-        task = attempt.task
-        if attempt.ending is None and attempt.running and task is not None and not task.done():
+        self._see_to_cancelled(attempt)
+        if attempt.ending is None and attempt.running:
             attempt.ending = ending
             grace = self._cancel_grace if patience is None else patience
             attempt.patience = max(grace, _TURN)
@@ -102,6 +102,8 @@ class Slots:
     async def watch(self) -> None:
         """Look after every attempt whose time has come, then sleep until the next one."""
         while True:
+            for attempt in list(self.running.values()):
+                self._see_to_cancelled(attempt)
             now = self._clock.now()
             for attempt in [a for a in self.running.values() if a.check_at <= now]:
                 if attempt.ending is None:
@@ -125,15 +127,31 @@ class Slots:
         await self.processes.aclose()
         self._threads.close()
 
-    def _traced(self, tracing: Tracing, attempt: Attempt) -> Coroutine[Any, Any, Outcome]:
-        lease, tag, number = attempt.lease, attempt.tag, attempt_number(attempt.lease.counters)
-        run = partial(attempt.run, self._threads, self.processes, self._abandoned)
-        return traced_run(tracing, self._name, lease, tag, number, run, attempt.counted)
+    async def _run(self, attempt: Attempt) -> None:
+        """An attempt to its end, and what follows from it, in the worker's own context."""
+        parts = (self._name, self._threads, self.processes, self._abandoned)
+        if self._tracing is None or attempt.call is COME_TO:
+            outcome = await attempt.run(*parts)
+        else:
+            outcome = await traced_run(
+                self._tracing,
+                self._name,
+                attempt.lease,
+                attempt.tag,
+                attempt_number(attempt.lease.counters),
+                partial(attempt.run, *parts),
+                attempt.counted,
+            )
+        if attempt.running:
+            self._context.run(self._leave, attempt, outcome)
+        else:  # it was given up before
+            self.stuck -= 1
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
         attempt.cancels += 1
         attempt.task.cancel()
+        asyncio.get_running_loop().call_soon(self._see_to_cancelled, attempt)
         self._check_at(attempt, self._clock.now() + attempt.patience)
 
     def _check_at(self, attempt: Attempt, when: float) -> None:
@@ -142,13 +160,10 @@ class Slots:
             self._next_check = when
             self._alarm.ring()
 
-    def _done(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
-        if not attempt.running:  # it was given up before
-            self.stuck -= 1
-        elif task.cancelled():  # before it had begun
+    def _see_to_cancelled(self, attempt: Attempt) -> None:
+        """A task that somebody has cancelled before it had begun says nothing of its end."""
+        if attempt.running and attempt.task is not None and attempt.task.done():
             self._leave(attempt, Failed(asyncio.CancelledError()))
-        else:
-            self._leave(attempt, task.result())
 
     def _leave(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.running = False

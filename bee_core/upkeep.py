@@ -17,12 +17,12 @@ from bee_core.clock import Clock
 from bee_core.errors import BrokerUnavailable
 from bee_core.fetcher import Fetcher
 from bee_core.handlers import Handlers
+from bee_core.held import Held
 from bee_core.parts import Parts
 from bee_core.planner import Planner
 from bee_core.presence import Announcer, presence_here
 from bee_core.queue import Queue
 from bee_core.reporter import Reporter
-from bee_core.slots import Slots
 from bee_core.trouble import Trouble, own_cancellation
 
 _WITHDRAW = 1.0
@@ -39,7 +39,7 @@ class Upkeep:
         handlers: Handlers[Any],
         *,
         size: int | Auto,
-        slots: Slots,
+        held: Held,
         fetcher: Fetcher,
         clock: Clock,
         trouble: Trouble,
@@ -48,7 +48,7 @@ class Upkeep:
         self._broker = queue.broker
         self._handlers = handlers
         self._size = size
-        self._slots = slots
+        self._held = held
         self._fetcher = fetcher
         self._clock = clock
         self._trouble = trouble
@@ -109,12 +109,12 @@ class Upkeep:
         return Tuner(
             auto,
             self._clock,
-            size=lambda: self._slots.size,
-            load=lambda: self._slots.load(hungry=self._fetcher.hungry),
+            size=lambda: self._held.slots.size,
+            load=lambda: self._held.slots.load(hungry=self._fetcher.hungry),
             resize=self._resize,
             on_changed=self._report.concurrency_changed,
         )
 
     def _resize(self, size: int) -> None:
-        self._slots.resize(size)
+        self._held.resize(size)
         self._fetcher.made_room()

@@ -78,14 +78,14 @@ def _result(outcome: Succeeded, max_bytes: int) -> tuple[bytes, Note]:
     return result, Note("succeeded")
 
 
-def give_back(attempt: Attempt) -> Settlement:
-    """For a lease that came too late to be started: back to its place, at no cost."""
+def give_back(attempt: Attempt, why: str) -> Settlement:
+    """For a lease that is not to be started: back to its place, at no cost."""
     free = Counters(releases=1)
     return Settlement(
         attempt.lease.receipt,
         Reschedule(front=True),
         counters=free,
-        summary="given back before it ran: its worker stops",
+        summary=f"given back before it ran: {why}",
     )
 
 

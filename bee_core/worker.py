@@ -153,6 +153,7 @@ class Worker(Generic[J]):
             self._handlers,
             size=self._size,
             lease=self._lease,
+            ahead=self._place is None,  # who shares a capacity takes nothing from it unused
             cancel_grace=self._cancel_grace,
             clock=clock,
             chance=self._chance,
@@ -176,7 +177,7 @@ class Worker(Generic[J]):
             clock=clock,
             trouble=self._trouble,
             room=self._held.room,
-            on_lease=self._held.begin,
+            on_leases=self._held.take,
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=self._heartbeat.hurry,
@@ -188,7 +189,7 @@ class Worker(Generic[J]):
             self.holder,
             self._handlers,
             size=self._size,
-            slots=self._slots,
+            held=self._held,
             fetcher=self._fetcher,
             clock=clock,
             trouble=self._trouble,
@@ -206,8 +207,7 @@ class Worker(Generic[J]):
         if until_empty and not isinstance(self.broker, Inspector):
             raise InvalidOption("until_empty needs a broker that is an Inspector too")
         most = math.inf if max_jobs is None else check_whole(max_jobs, "max_jobs", least=0)
-        self._running = asyncio.current_task()
-        self._until_empty = until_empty
+        self._running, self._until_empty = asyncio.current_task(), until_empty
         main = self._main_task = asyncio.create_task(self._main(most), name="bee:worker")
         cancelled: asyncio.CancelledError | None = None
         while not main.done():

@@ -11,14 +11,13 @@ import msgspec
 
 from bee_core.cli.common.policies import with_policy
 from bee_core.codec import KIND_HEADER, peek_kind
-from bee_core.delivery import attempt_number
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule
 from bee_core.errors import BeeError
 from bee_core.events import AttemptLost, AttemptSettled, Event
 from bee_core.export import Exported
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
-from bee_core.message import Counters, Draft, Lease, Note
+from bee_core.message import Counters, Draft, Lease, Note, attempt_number
 from bee_core.outcome import COUNTED, Outcome
 from bee_core.registry import connect
 from bee_core.stored import State
