@@ -1,0 +1,52 @@
+"""How much is leased ahead of free slots: as much as ends meanwhile."""
+
+from __future__ import annotations
+
+from bee_core.ahead import Pace
+from bee_core.fetcher import BATCH
+
+
+def at_work(*, every: float, took: float, ending: int) -> tuple[Pace, float, int]:
+    """After a while of leases that took so long, and so many jobs ending between two of them."""
+    pace, now, ended = Pace(), 1000.0, 0
+    for _ in range(50):
+        now, ended = now + every, ended + ending
+        pace.leased(now - took, now, ended)
+    return pace, now, ended
+
+
+def test_as_many_are_leased_ahead_as_end_during_two_leases() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.002, ending=100)  # 10,000 a second
+
+    assert pace.ahead(now, ended) in (39, 40)
+
+
+def test_nothing_is_leased_ahead_before_a_job_has_ended() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.002, ending=0)
+
+    assert pace.ahead(now, ended) == 0
+
+
+def test_nothing_is_leased_ahead_of_long_jobs() -> None:
+    pace, now, ended = at_work(every=1.0, took=0.005, ending=10)
+
+    assert pace.ahead(now, ended) == 0
+
+
+def test_no_more_than_a_batch_is_leased_ahead() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.010, ending=1000)
+
+    assert pace.ahead(now, ended) == BATCH
+
+
+def test_when_jobs_no_longer_end_nothing_is_leased_ahead() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.002, ending=100)
+
+    assert pace.ahead(now + 0.05, ended) > 0
+    assert pace.ahead(now + 0.5, ended) == 0
+
+
+def test_a_clock_that_stands_still_leases_nothing_ahead() -> None:
+    pace, now, ended = at_work(every=0.0, took=0.0, ending=100)
+
+    assert pace.ahead(now, ended) == 0
