@@ -11,7 +11,6 @@ import contextvars
 import enum
 import inspect
 import math
-import os
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,7 +20,7 @@ from bee_core.delivery import WORKER_LOOP, Call, Delivery
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
 from bee_core.errors import PermanentError
-from bee_core.forks import end_if_forked
+from bee_core.forks import end_if_forked, this_process
 from bee_core.logs import HANDLED
 from bee_core.message import Lease, Note
 from bee_core.outcome import (
@@ -122,7 +121,7 @@ class Attempt:
         abandoned: Callable[[Attempt, asyncio.Future[object]], None],
     ) -> Outcome:
         """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
-        call, owner = self.call, os.getpid()
+        call, owner = self.call, this_process()
         assert call is not None
         HANDLED.set((queue, self.lease))  # in this task's own context
         try:

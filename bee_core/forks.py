@@ -11,15 +11,30 @@ import os
 import sys
 
 
+def this_process() -> int:
+    """The number of this process. The system is not asked: every job needs it, twice."""
+    return _here
+
+
 def end_if_forked(owner: int, error: BaseException | None = None) -> None:
     """End this process, unless it is that one. How is what the handler said: `error`, or well."""
-    if os.getpid() != owner:
+    if _here != owner:
         _leave(error)
 
 
 def is_forked(owner: int | None) -> bool:
     """Whether this process is a child of the one that has used something, if any has."""
-    return owner is not None and owner != os.getpid()
+    return owner is not None and owner != _here
+
+
+def _note_fork() -> None:
+    global _here
+    _here = os.getpid()
+
+
+_here = os.getpid()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def _leave(error: BaseException | None) -> None:

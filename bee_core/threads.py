@@ -7,14 +7,13 @@ process, so a handler that hangs for ever costs one thread and nothing else.
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from bee_core.forks import end_if_forked
+from bee_core.forks import end_if_forked, this_process
 
 _Work: TypeAlias = tuple[Callable[[], object], Callable[[object, BaseException | None], None]]
 
@@ -50,7 +49,7 @@ class Threads:
             self._work.put(None)
 
     def _run(self) -> None:
-        owner = os.getpid()
+        owner = this_process()
         while (work := self._work.get()) is not None:
             function, report = work
             try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import os
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import msgspec
 
 from bee_core.clock import Clock, finish
 from bee_core.errors import BrokerClosed
-from bee_core.forks import is_forked
+from bee_core.forks import is_forked, this_process
 from bee_core.message import Draft, Receipt, Report, Update
 from bee_core.stored import Episode, Stored
 from bee_memory.messages import Arrival, Message, Place
@@ -201,7 +200,7 @@ class Memory:
             raise BrokerClosed(
                 "this MemoryBroker was used before a fork: its jobs are in the parent process"
             )
-        self._owner = os.getpid()
+        self._owner = this_process()
         return self._lock
 
     def next_token(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
-from bee_core.forks import is_forked
+from bee_core.forks import is_forked, this_process
 from bee_pg import migrate
 from bee_pg.bell import Bell
 from bee_pg.faults import was_overtaken
@@ -108,7 +107,7 @@ class Session:
             raise BrokerClosed("this PgBroker was used before a fork: use clone() in the child")
         loop = asyncio.get_running_loop()
         if self._loop is None:
-            self._loop, self._owner = loop, os.getpid()
+            self._loop, self._owner = loop, this_process()
         elif self._loop is not loop:
             raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
 

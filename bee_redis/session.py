@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +16,7 @@ from bee_core.errors import (
     OutcomeUnknown,
     part_done,
 )
-from bee_core.forks import is_forked
+from bee_core.forks import is_forked, this_process
 from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell
@@ -226,7 +225,7 @@ class Session:
             raise BrokerClosed("this RedisBroker was used before a fork: use clone() in the child")
         loop = asyncio.get_running_loop()
         if self._loop is None:
-            self._loop, self._owner = loop, os.getpid()
+            self._loop, self._owner = loop, this_process()
         elif self._loop is not loop:
             raise BrokerClosed("this RedisBroker belongs to another event loop: use clone()")
 
