@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from bee_core.errors import BrokerClosed, BrokerError
 from bee_redis.connection import Link
+from bee_redis.resp import pack
 
 _BLOCK = 10.0
 """Seconds that one BLPOP may wait: longer than any poll, so an idle worker sends few commands."""
@@ -24,6 +25,8 @@ class Bell:
     def __init__(self, link: Link, key: bytes, *, deadline: float) -> None:
         self._link = link
         self._key = key
+        self._pop = pack(b"BLPOP", key, _BLOCK)
+        self._push = pack(b"RPUSH", key, b"1")
         self._deadline = deadline
         self._owed = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -64,14 +67,10 @@ class Bell:
                 if self._owed:
                     self._owed -= 1
                     with suppress(BrokerError):  # what it costs is a poll
-                        await self._link.call(
-                            self._key, b"RPUSH", self._key, b"1", deadline=self._deadline
-                        )
+                        await self._link.call(self._key, self._push, deadline=self._deadline)
                     continue
                 deadline = _BLOCK + self._deadline
-                woken = await self._link.call(
-                    self._key, b"BLPOP", self._key, _BLOCK, deadline=deadline
-                )
+                woken = await self._link.call(self._key, self._pop, deadline=deadline)
                 if woken:
                     self._hand_over()
         except Exception as error:  # whatever it is, those who wait are to hear of it

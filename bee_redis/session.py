@@ -23,6 +23,7 @@ from bee_redis.address import Links
 from bee_redis.bell import Bell
 from bee_redis.check import check_server
 from bee_redis.connection import Link, run_script
+from bee_redis.resp import Part, pack
 from bee_redis.scripts import SCRIPTS
 
 _BELLS = 64
@@ -38,7 +39,7 @@ class Session:
     _prefix: str
     _fsync: bool
     _check: bool
-    _confirm: tuple[Any, ...]
+    _confirm: tuple[Part, ...]
 
     def _start_afresh(self) -> None:
         """Nothing is open yet."""
@@ -76,7 +77,7 @@ class Session:
         verb: str,
         queue: str,
         *arguments: Any,
-        confirm: tuple[Any, ...] = (),
+        confirm: tuple[Part, ...] = (),
         until: float | None = None,
     ) -> Any:
         """Run a script on a queue. `until` is the deadline of the verb that it is a part of."""
@@ -135,7 +136,8 @@ class Session:
         found = []
         for key, kind in kinds.items():
             with suppress(BrokerError):  # it is only to be named
-                actual = (await link.call(key, b"TYPE", key, deadline=_left(until))).decode()
+                answer = await link.call(key, pack(b"TYPE", key), deadline=_left(until))
+                actual = answer.decode()
                 if actual not in (kind, "none"):
                     found.append(f"{key.decode()} is a {actual}, not a {kind}")
         what = ", ".join(found) or "at some key of this queue"
@@ -170,7 +172,7 @@ class Session:
         until = self._until() if until is None else until
         link, key = await self._open(until), keys.registry(self._prefix)
         try:
-            return await link.call(key, command, key, *names, deadline=_left(until))
+            return await link.call(key, pack(command, key, *names), deadline=_left(until))
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
