@@ -29,26 +29,26 @@ class Bell:
         self._push = pack(b"RPUSH", key, b"1")
         self._deadline = deadline
         self._owed = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[bool]] = deque()  # whether it was woken
         self._reader: asyncio.Task[None] | None = None
 
     async def wait(self, timeout: float) -> None:
         """Return at a wake-up, or after `timeout`; raise if the server cannot be reached."""
-        waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
         self._listen()
+        alarm = loop.call_later(timeout, self._give_up, waiter)
         try:
-            await asyncio.wait({waiter}, timeout=timeout)
+            await waiter
         except asyncio.CancelledError:
-            if waiter.done() and waiter.exception() is None:
+            if waiter.cancelled():
+                self._leave(waiter)
+            elif waiter.exception() is None and waiter.result():
                 self._hand_over()  # it was woken, and somebody must look
             raise
         finally:
-            if not waiter.done():
-                self._waiters.remove(waiter)
-                waiter.cancel()
-        if not waiter.cancelled():
-            waiter.result()
+            alarm.cancel()
 
     async def aclose(self) -> None:
         """Stop listening, and send those away who wait."""
@@ -78,12 +78,23 @@ class Bell:
 
     def _hand_over(self) -> None:
         """Wake somebody here, or else somebody elsewhere."""
-        if self._waiters:
-            self._waiters.popleft().set_result(None)
-        else:
-            self._owed += 1
-            self._listen()
+        while self._waiters:
+            if not (waiter := self._waiters.popleft()).done():  # else it is about to leave
+                waiter.set_result(True)
+                return
+        self._owed += 1
+        self._listen()
+
+    def _give_up(self, waiter: asyncio.Future[bool]) -> None:
+        if not waiter.done():
+            self._leave(waiter)
+            waiter.set_result(False)
+
+    def _leave(self, waiter: asyncio.Future[bool]) -> None:
+        with suppress(ValueError):  # somebody may have looked past it already
+            self._waiters.remove(waiter)
 
     def _fail(self, error: Exception) -> None:
         while self._waiters:
-            self._waiters.popleft().set_exception(error)
+            if not (waiter := self._waiters.popleft()).done():
+                waiter.set_exception(error)

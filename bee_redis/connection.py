@@ -100,8 +100,8 @@ class PoolLink:
             message = f"not within {deadline:.3g} s: the server does not answer"
             raise BrokerUnavailable(message) from error
         except (redis_errors.RedisError, OSError) as error:
-            if wire is not None and isinstance(error, redis_errors.ReadOnlyError):
-                wire.cut()  # no longer the master: look it up anew
+            if wire is not None and _is_final(error):
+                wire.cut()
             raise translate(error, sent=sent) from error
         finally:
             if wire is not None:
@@ -161,6 +161,12 @@ class PoolLink:
     def _check_open(self) -> None:
         if self._closed:
             raise BrokerClosed("this RedisBroker was closed")
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a connection is of no use after this: else it is an answer like any other."""
+    no_master = isinstance(error, redis_errors.ReadOnlyError)  # to be looked up anew
+    return no_master or not isinstance(error, redis_errors.ResponseError)
 
 
 async def _confirmed(wire: Wire, command: tuple[Part, ...], until: float) -> Any:

@@ -6,14 +6,9 @@ whole yet is kept. See https://redis.io/docs/latest/develop/reference/protocol-s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from redis._parsers.base import BaseParser
-from redis.exceptions import InvalidResponse
-
-_parse_error: Callable[[str], Exception] = BaseParser.parse_error
-"""The client library's exception for an error; of some it strikes the first word off."""
+from redis import exceptions as redis_errors
 
 Part: TypeAlias = bytes | str | int | float
 Reply: TypeAlias = Any
@@ -25,6 +20,22 @@ _MAP, _SET, _PUSH, _ATTRIBUTE = b"%~>|"
 _WITH_LENGTH = (_BULK, _VERBATIM, _BULK_ERROR)
 _PER_ENTRY = {_ARRAY: 1, _SET: 1, _PUSH: 1, _MAP: 2, _ATTRIBUTE: 2}
 """How many values stand in an entry of what has several."""
+_ERRORS: dict[str, type[redis_errors.RedisError]] = {
+    "ERR": redis_errors.ResponseError,
+    "NOSCRIPT": redis_errors.NoScriptError,
+    "OOM": redis_errors.OutOfMemoryError,
+    "READONLY": redis_errors.ReadOnlyError,
+    "NOPERM": redis_errors.NoPermissionError,
+    "MOVED": redis_errors.MovedError,
+    "ASK": redis_errors.AskError,
+    "TRYAGAIN": redis_errors.TryAgainError,
+    "CLUSTERDOWN": redis_errors.ClusterDownError,
+    "MASTERDOWN": redis_errors.MasterDownError,
+    "LOADING": redis_errors.BusyLoadingError,
+    "NOAUTH": redis_errors.AuthenticationError,
+    "WRONGPASS": redis_errors.AuthenticationError,
+}
+"""Those that a call may meet, and that something is made of; any other keeps its first word."""
 _UNASKED = (_PUSH, _ATTRIBUTE)
 """What is beside the answer."""
 
@@ -69,7 +80,8 @@ class Replies:
         try:
             found, at = self._read(data)
         except ValueError as error:
-            raise InvalidResponse(f"the server does not speak Redis' protocol: {error}") from error
+            message = f"the server does not speak Redis' protocol: {error}"
+            raise redis_errors.InvalidResponse(message) from error
         if at < len(data):
             self._rest += data[at:]
         return found
@@ -133,4 +145,7 @@ def _read_line(kind: int, line: bytes) -> Reply:
 
 
 def _error(text: bytes) -> Exception:
-    return _parse_error(text.decode("utf-8", "replace"))
+    """The client library's exception, as it would have raised it itself: without the first word."""
+    code, _, message = (whole := text.decode("utf-8", "replace")).partition(" ")
+    kind = _ERRORS.get(code)
+    return kind(message) if kind else redis_errors.ResponseError(whole)

@@ -99,7 +99,8 @@ class Session:
     async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
         until = self._until()
-        await self._list_first(queue, until)
+        if queue not in self._known:
+            await self._list_first(queue, until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
         reply, confirmed = reply if self._confirm else (reply, None)
         if not isinstance(reply, bytes):
@@ -155,9 +156,8 @@ class Session:
 
     async def _list_first(self, queue: str, until: float) -> None:
         """Once per broker, before anything is in the queue: its sender may die right after."""
-        if queue not in self._known:
-            await self._registry(b"SADD", queue, until=until)
-            self._known.add(queue)
+        await self._registry(b"SADD", queue, until=until)
+        self._known.add(queue)
 
     async def _list_again(self, queue: str, until: float) -> None:
         """What was sent is stored. If this fails, the next send is told to see to it."""
