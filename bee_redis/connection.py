@@ -131,14 +131,12 @@ class PoolLink:
 
     async def _find_idle(self, now: float) -> Wire | None:
         """A connection that is up, as far as the event loop has heard."""
+        if self._idle and now - self._idle[-1].heard_at > _LONG:
+            await asyncio.sleep(0)  # if they were closed since, that is to be heard now
+            await asyncio.sleep(0)
         self._check_open()
         while self._idle:
-            wire = self._idle.pop()
-            if now - wire.heard_at > _LONG:  # if it was closed since, that is to be heard now
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                self._check_open()
-            if wire.is_free:
+            if (wire := self._idle.pop()).is_free:
                 return wire
         return None
 

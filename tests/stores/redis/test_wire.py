@@ -201,6 +201,24 @@ async def test_a_connection_closed_behind_our_back_is_noticed_before_it_is_used(
         assert [Sent.CREATED] == await send(broker, "a")
 
 
+async def test_a_call_cancelled_before_it_has_a_connection_takes_none_along(
+    server: RedisServer,
+) -> None:
+    async with RedisBroker(server.url, pool_size=1) as broker:
+        await send(broker, "a")
+        (wire,) = broker._link._wires  # type: ignore[union-attr]
+        for turns in range(6):
+            wire.heard_at -= 10.0  # so it is looked at first
+            task = asyncio.create_task(broker.stats(QUEUE))
+            for _ in range(turns % 3):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        assert [Sent.CREATED] == await send(broker, "b")
+        assert {wire} == broker._link._wires  # type: ignore[union-attr]
+
+
 async def test_a_server_that_closes_right_after_the_greeting_is_unavailable(
     server: RedisServer,
 ) -> None:
