@@ -23,10 +23,8 @@ local function lease_usual(limit, duration, holder, has_rate)
   if count > 0 then
     local sub, find, byte, pack = string.sub, string.find, string.byte, struct.pack
     local ids, records, leases, lengths, id_size, size, n = {}, {}, {}, '', -1, -1, 1
-    for i = 1, count do
-      ids[i] = sub(members[i], 17)
-      if find(ids[i], '\0', 1, true) then return end
-    end
+    for i = 1, count do ids[i] = sub(members[i], 17) end
+    if find(table.concat(ids), '\0', 1, true) then return end -- one of them has a key
     local messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids))
     local until_then, rest = text(NOW + duration), ONCE .. '\0' .. pack('>I2', #holder) .. holder .. NO_NOTE
     for i = 1, count do
