@@ -28,12 +28,12 @@ local function lease_usual(limit, duration, holder, has_rate)
     local messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids))
     local until_then, rest = text(NOW + duration), ONCE .. '\0' .. pack('>I2', #holder) .. holder .. NO_NOTE
     for i = 1, count do
-      local id, message = ids[i], messages[i]
+      local id, message, spot = ids[i], messages[i], sub(members[i], 1, 16)
       if metas[i] or not message or #message < MSG_SIZE then return end
       local high, low = byte(message, EXTRAS_AT, MSG_SIZE)
-      if high + low > 0 or find(members[i], sub(message, 1, 16), 1, true) ~= 1 then return end
+      if high + low > 0 or find(message, spot, 1, true) ~= 1 then return end -- it has extras, or the place is stale
       records[2 * i - 1] = id
-      records[2 * i] = pack('>I8', token + i) .. sub(message, 1, PLACED) .. rest
+      records[2 * i] = pack('>I8', token + i) .. spot .. sub(message, PLACED, PLACED) .. rest
       leases[2 * i - 1], leases[2 * i] = until_then, id
       if #id ~= id_size or #message ~= size then -- else they are those of the one before
         id_size, size = #id, #message
