@@ -9,11 +9,10 @@ from typing import TypeAlias
 from bee_core.message import ZERO, Note, Report
 from bee_core.packing import pack_detail, pack_headers
 from bee_core.stored import Episode, Stored
-from bee_redis.records import microseconds, pack_counters, pack_extras
+from bee_redis.records import MSG, microseconds, pack_counters, pack_extras
 
 Part: TypeAlias = str | int | bytes
 
-_MSG = struct.Struct(">QddbIH")
 _META = struct.Struct(">QdQb")
 _REST = struct.Struct(">dHHB")
 _EPISODE = struct.Struct(">QdddBHHH")
@@ -55,7 +54,7 @@ def seen(message: Stored) -> list[Part]:
 def _pack_msg(message: Stored) -> bytes:
     extras, headers = pack_extras(message), pack_headers(message.headers)
     sent_at, due = microseconds(message.sent_at), microseconds(message.due_at)
-    head = _MSG.pack(0, sent_at, due, message.priority, len(headers), len(extras))
+    head = MSG.pack(due, 0, message.priority, sent_at, len(headers), len(extras))
     return head + extras + headers + message.body
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from bee_core.errors import BrokerClosed, BrokerError
 from bee_redis.connection import Link
+from bee_redis.resp import pack
 
 _BLOCK = 10.0
 """Seconds that one BLPOP may wait: longer than any poll, so an idle worker sends few commands."""
@@ -24,28 +25,30 @@ class Bell:
     def __init__(self, link: Link, key: bytes, *, deadline: float) -> None:
         self._link = link
         self._key = key
+        self._pop = pack(b"BLPOP", key, _BLOCK)
+        self._push = pack(b"RPUSH", key, b"1")
         self._deadline = deadline
         self._owed = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[bool]] = deque()  # whether it was woken
         self._reader: asyncio.Task[None] | None = None
 
     async def wait(self, timeout: float) -> None:
         """Return at a wake-up, or after `timeout`; raise if the server cannot be reached."""
-        waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
         self._listen()
+        alarm = loop.call_later(timeout, self._give_up, waiter)
         try:
-            await asyncio.wait({waiter}, timeout=timeout)
+            await waiter
         except asyncio.CancelledError:
-            if waiter.done() and waiter.exception() is None:
+            if waiter.cancelled():
+                self._leave(waiter)
+            elif waiter.exception() is None and waiter.result():
                 self._hand_over()  # it was woken, and somebody must look
             raise
         finally:
-            if not waiter.done():
-                self._waiters.remove(waiter)
-                waiter.cancel()
-        if not waiter.cancelled():
-            waiter.result()
+            alarm.cancel()
 
     async def aclose(self) -> None:
         """Stop listening, and send those away who wait."""
@@ -64,14 +67,10 @@ class Bell:
                 if self._owed:
                     self._owed -= 1
                     with suppress(BrokerError):  # what it costs is a poll
-                        await self._link.call(
-                            self._key, b"RPUSH", self._key, b"1", deadline=self._deadline
-                        )
+                        await self._link.call(self._key, self._push, deadline=self._deadline)
                     continue
                 deadline = _BLOCK + self._deadline
-                woken = await self._link.call(
-                    self._key, b"BLPOP", self._key, _BLOCK, deadline=deadline
-                )
+                woken = await self._link.call(self._key, self._pop, deadline=deadline)
                 if woken:
                     self._hand_over()
         except Exception as error:  # whatever it is, those who wait are to hear of it
@@ -79,12 +78,23 @@ class Bell:
 
     def _hand_over(self) -> None:
         """Wake somebody here, or else somebody elsewhere."""
-        if self._waiters:
-            self._waiters.popleft().set_result(None)
-        else:
-            self._owed += 1
-            self._listen()
+        while self._waiters:
+            if not (waiter := self._waiters.popleft()).done():  # else it is about to leave
+                waiter.set_result(True)
+                return
+        self._owed += 1
+        self._listen()
+
+    def _give_up(self, waiter: asyncio.Future[bool]) -> None:
+        if not waiter.done():
+            self._leave(waiter)
+            waiter.set_result(False)
+
+    def _leave(self, waiter: asyncio.Future[bool]) -> None:
+        with suppress(ValueError):  # somebody may have looked past it already
+            self._waiters.remove(waiter)
 
     def _fail(self, error: Exception) -> None:
         while self._waiters:
-            self._waiters.popleft().set_exception(error)
+            if not (waiter := self._waiters.popleft()).done():
+                waiter.set_exception(error)

@@ -41,11 +41,11 @@ from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import Links, links
 from bee_redis.inspector import RedisInspector
+from bee_redis.leases import leases
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import (
     drafts_arguments,
     is_plain_end,
-    lease,
     microseconds,
     receipt_arguments,
     report,
@@ -187,9 +187,9 @@ class RedisBroker(RedisInspector, Store):
         reply = await self._run(
             "lease", queue, min(limit, MOST), hidden, holder, *throttle_arguments(throttle)
         )
-        pause, leased_at = reply[0], int(reply[1]) / 1_000_000
-        self._next[queue] = int(pause) / 1_000_000 if pause else math.inf
-        return [lease(leased_at, *reply[i : i + 3]) for i in range(2, len(reply), 3)]
+        pause, found = leases(reply)
+        self._next[queue] = math.inf if pause is None else pause
+        return found
 
     async def extend(
         self,

@@ -23,6 +23,7 @@ from bee_core.errors import (
     OutcomeUnknown,
 )
 from bee_redis.connection import PoolLink
+from bee_redis.resp import Part, pack
 
 Address: TypeAlias = tuple[str, int]
 
@@ -30,6 +31,7 @@ _PAUSE = 0.05
 """Seconds before asking again a node that is in the middle of handing a slot over."""
 _HOPS = 5
 """Nodes that may point at each other before there is a pause."""
+_SLOTS = pack(b"CLUSTER", b"SLOTS")
 NOT_CLUSTERED = "this server is not part of a cluster: use redis://"
 
 
@@ -45,14 +47,14 @@ class ClusterLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, *command: Any, deadline: float, confirm: tuple[Any, ...] = ()
+        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
         until, slot = asyncio.get_running_loop().time() + deadline, key_slot(key)
         where, asking, looked = await self._holder(slot, until), False, False
         for hops in itertools.count():
             try:
                 node = self._node(where)
-                return await node.call(key, *command, deadline=_left(until), asking=asking)
+                return await node.call(key, request, deadline=_left(until), asking=asking)
             except BrokerError as error:
                 cause, asking = error.__cause__, False
                 if isinstance(cause, redis_errors.AskError):  # for this once, or (MOVED) for good
@@ -78,11 +80,11 @@ class ClusterLink:
                     raise BrokerUnavailable(f"no node takes calls for slot {slot} now") from cause
         raise AssertionError("unreachable")
 
-    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
+    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
         until = asyncio.get_running_loop().time() + deadline
         await self._look(until)
         nodes = [self._node(address) for address in set(self._slots.values())]
-        calls = (node.call(b"", *command, deadline=_left(until)) for node in nodes)
+        calls = (node.call(b"", pack(*command), deadline=_left(until)) for node in nodes)
         answers = await asyncio.gather(*calls, return_exceptions=True)
         found = []
         for answer in answers:
@@ -128,9 +130,7 @@ class ClusterLink:
         trouble: BrokerError = BrokerUnavailable("this cluster has no nodes")
         for address in dict.fromkeys([*self._slots.values(), *self._seeds]):
             try:
-                answer = await self._node(address).call(
-                    b"", b"CLUSTER", b"SLOTS", deadline=_left(until) / 2
-                )
+                answer = await self._node(address).call(b"", _SLOTS, deadline=_left(until) / 2)
                 return dict(_read_slots(answer, address[0]))
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 trouble = error

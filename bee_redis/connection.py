@@ -1,13 +1,14 @@
 """Talking to the server: bounded pools, a deadline for every call, no retries.
 
-A connection whose call failed, timed out or was cancelled half-way is thrown away, so no answer is
-ever left behind for the next caller. Whether anything may have been done is known from whether the
+A connection whose call timed out or was cancelled half-way is thrown away, so no answer is ever
+left behind for the next caller. Whether anything may have been done is known from whether the
 request had been sent: BrokerUnavailable before that, OutcomeUnknown after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
@@ -21,7 +22,9 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
+from bee_redis.resp import Part, pack, pack_parts
 from bee_redis.scripts import Script
+from bee_redis.wire import Wire, open_wire
 
 _REFUSED = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
 _PASSING = (
@@ -32,6 +35,9 @@ _PASSING = (
 )
 _NOT_NOW = ("BUSY", "MISCONF", "NOREPLICAS", "UNBLOCKED", "max number of clients")
 """What the client has no class for. Of the others it strikes the first word off the text."""
+_ASKING = pack(b"ASKING")
+_LONG = 1.0
+"""Seconds after which a connection that was idle is looked at before it is used."""
 _RIGHTS = ("no permissions", "ACL failure", "user executing the script can't")
 
 
@@ -39,15 +45,15 @@ class Link(Protocol):
     """What a broker needs of a connection, whatever stands behind it."""
 
     async def call(
-        self, key: bytes, *command: Any, deadline: float, confirm: tuple[Any, ...] = ()
+        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
-        """Send a command about `key` and return its answer, or raise a BrokerError.
+        """Send a packed command about `key` and return its answer, or raise a BrokerError.
 
         `confirm` is a second command for the same connection; then both answers are returned.
         """
         ...
 
-    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
+    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
         """Send a command to every server that holds messages; their answers."""
         ...
 
@@ -60,74 +66,113 @@ class PoolLink:
     """One server, or the master that Sentinel names."""
 
     def __init__(self, pool: ConnectionPool) -> None:
-        self._pool: Any = pool  # whose methods are not annotated in every version
+        self._pool: Any = pool  # says how to connect; the wires are kept here
         self._size = pool.max_connections
         self._free = asyncio.Semaphore(self._size)
+        self._idle: list[Wire] = []  # the one used last is used next
+        self._wires: set[Wire] = set()
         self._closed = False
 
     async def call(
         self,
         key: bytes,
-        *command: Any,
+        request: bytes,
+        *,
         deadline: float,
-        confirm: tuple[Any, ...] = (),
+        confirm: tuple[Part, ...] = (),
         asking: bool = False,
     ) -> Any:
-        stage = f"each of the {self._size} connections is in use, see pool_size"
-        sent = False
         if deadline <= 0:
             raise BrokerUnavailable("no time was left to ask the server")
+        now = asyncio.get_running_loop().time()
+        until, sent, wire = now + deadline, False, None
+        await self._take_turn(until, deadline)
         try:
-            async with asyncio.timeout(deadline), self._free:
-                self._check_open()
-                stage = "the server does not answer"
-                connection = await self._pool.get_connection()
-                try:
-                    self._check_open()  # else a connection made meanwhile would stay behind
-                    if asking:  # counts for the next command of this connection alone
-                        await connection.send_command(b"ASKING")
-                        await connection.read_response()
-                    packed = connection.pack_command(*command)
-                    sent = True
-                    await connection.send_packed_command(packed)
-                    answer = await connection.read_response(disable_decoding=True)
-                    return (answer, await _confirmed(connection, confirm)) if confirm else answer
-                except redis_errors.ReadOnlyError:  # no longer the master: look it up anew
-                    await connection.disconnect(nowait=True)
-                    raise
-                except redis_errors.ResponseError:
-                    raise  # an answer like any other: the connection is fine
-                except BaseException:
-                    await connection.disconnect(nowait=True)
-                    raise
-                finally:
-                    await self._pool.release(connection)
+            wire = await self._find_idle(now) or await self._connect(until)
+            if asking:  # counts for the next command of this connection alone
+                await wire.ask(_ASKING, until)
+            sent = True
+            answer = await wire.ask(request, until)
+            return (answer, await _confirmed(wire, confirm, until)) if confirm else answer
         except TimeoutError as error:
             if sent:
                 raise OutcomeUnknown(f"no answer within {deadline:.3g} s") from error
-            raise BrokerUnavailable(f"not within {deadline:.3g} s: {stage}") from error
+            message = f"not within {deadline:.3g} s: the server does not answer"
+            raise BrokerUnavailable(message) from error
         except (redis_errors.RedisError, OSError) as error:
+            if wire is not None and _is_final(error):
+                wire.cut()
             raise translate(error, sent=sent) from error
+        finally:
+            if wire is not None:
+                self._put_back(wire)
+            self._free.release()
 
-    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
-        return [await self.call(b"", *command, deadline=deadline)]
+    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
+        return [await self.call(b"", pack(*command), deadline=deadline)]
 
     async def aclose(self) -> None:
         self._closed = True
-        await self._pool.disconnect()
+        self._idle.clear()
+        for wire in (wires := list(self._wires)):
+            wire.cut()
+        await asyncio.gather(*(wire.gone for wire in wires))
+
+    async def _take_turn(self, until: float, deadline: float) -> None:
+        if not self._free.locked():
+            await self._free.acquire()  # which does not wait, then
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                await self._free.acquire()
+        except TimeoutError as error:
+            stage = f"each of the {self._size} connections is in use, see pool_size"
+            raise BrokerUnavailable(f"not within {deadline:.3g} s: {stage}") from error
+
+    async def _find_idle(self, now: float) -> Wire | None:
+        """A connection that is up, as far as the event loop has heard."""
+        if self._idle and now - self._idle[-1].heard_at > _LONG:
+            await asyncio.sleep(0)  # if they were closed since, that is to be heard now
+            await asyncio.sleep(0)
+        self._check_open()
+        while self._idle:
+            if (wire := self._idle.pop()).is_free:
+                return wire
+        return None
+
+    async def _connect(self, until: float) -> Wire:
+        async with asyncio.timeout_at(until):
+            wire = await open_wire(self._pool.make_connection())
+        self._wires.add(wire)
+        wire.gone.add_done_callback(lambda _: self._wires.discard(wire))
+        if self._closed:  # meanwhile: it would stay behind
+            wire.cut()
+        self._check_open()
+        return wire
+
+    def _put_back(self, wire: Wire) -> None:
+        if wire.is_free:
+            self._idle.append(wire)
+        else:  # its answer is still to come, and nobody wants it
+            wire.cut()
 
     def _check_open(self) -> None:
         if self._closed:
             raise BrokerClosed("this RedisBroker was closed")
 
 
-async def _confirmed(connection: Any, command: tuple[Any, ...]) -> Any:
+def _is_final(error: Exception) -> bool:
+    """Whether a connection is of no use after this: else it is an answer like any other."""
+    no_master = isinstance(error, redis_errors.ReadOnlyError)  # to be looked up anew
+    return no_master or not isinstance(error, redis_errors.ResponseError)
+
+
+async def _confirmed(wire: Wire, command: tuple[Part, ...], until: float) -> Any:
     """The answer to a second command. Whatever it is, the first one was carried out."""
     try:
-        await connection.send_command(*command)
-        return await connection.read_response(disable_decoding=True)
+        return await wire.ask(pack(*command), until)
     except redis_errors.ResponseError as error:
-        raise OutcomeUnknown(f"stored, but not confirmed by {command[0]}: {error}") from error
+        raise OutcomeUnknown(f"stored, but not confirmed by {command[0]!s}: {error}") from error
 
 
 def translate(error: BaseException, *, sent: bool) -> BrokerError:
@@ -162,19 +207,28 @@ async def run_script(
     link: Link,
     script: Script,
     keys: tuple[bytes, ...],
-    *arguments: Any,
+    *arguments: Part,
     deadline: float,
-    confirm: tuple[Any, ...] = (),
+    confirm: tuple[Part, ...] = (),
 ) -> Any:
     """Run a script by its name; the first time on a server, by its text."""
     until = asyncio.get_running_loop().time() + deadline
-    rest = (len(keys), *keys, *arguments)
+    count, packed = len(keys) + len(arguments) + 3, pack_parts(arguments)
+    request = b"*%d\r\n%b%b" % (count, _by_name(script, keys), packed)
     try:
-        return await link.call(
-            keys[0], b"EVALSHA", script.sha, *rest, deadline=deadline, confirm=confirm
-        )
+        return await link.call(keys[0], request, deadline=deadline, confirm=confirm)
     except BrokerError as error:
         if not isinstance(error.__cause__, redis_errors.NoScriptError):
             raise
+    request = b"*%d\r\n%b%b" % (count, _by_text(script, keys), packed)
     deadline = until - asyncio.get_running_loop().time()
-    return await link.call(keys[0], b"EVAL", script.text, *rest, deadline=deadline, confirm=confirm)
+    return await link.call(keys[0], request, deadline=deadline, confirm=confirm)
+
+
+@lru_cache(maxsize=4096)
+def _by_name(script: Script, keys: tuple[bytes, ...]) -> bytes:
+    return pack_parts((b"EVALSHA", script.sha, len(keys), *keys))
+
+
+def _by_text(script: Script, keys: tuple[bytes, ...]) -> bytes:
+    return pack_parts((b"EVAL", script.text, len(keys), *keys))

@@ -11,11 +11,9 @@ import msgspec
 
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import (
-    NO_HEADERS,
     ZERO,
     Counters,
     Draft,
-    Lease,
     Note,
     Rate,
     Reason,
@@ -27,14 +25,13 @@ from bee_core.message import (
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_core.stored import Episode, Holder, State, Stored
 
-_MSG = struct.Struct(">QddbIH")
+MSG = struct.Struct(">dQbdIH")
 _EXTRAS = struct.Struct(">IH")
 _META = struct.Struct(">QdQbIIIIIIx")
-_TOKEN = struct.Struct(">QIIIIII")
-_COUNTERS = struct.Struct(">IIIIII")
+COUNTERS = struct.Struct(">IIIIII")
 _REST = struct.Struct(">dHHB")
 _EPISODE = struct.Struct(">QdddBHHH")
-_NO_COUNTERS = _COUNTERS.pack(0, 0, 0, 0, 0, 0)
+_NO_COUNTERS = COUNTERS.pack(0, 0, 0, 0, 0, 0)
 
 
 def microseconds(seconds: float) -> int:
@@ -70,16 +67,17 @@ def is_plain_end(settlement: Settlement) -> bool:
         and not settlement.then
         and not settlement.result
         and not settlement.keep
-        and settlement.receipt.token > 0
+        and 0 < settlement.receipt.token < 2**64
     )
 
 
 def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int | bytes]:
     """Settlements, the plain ones first, as the arguments of `settle.lua`."""
     plain = len(list(takewhile(is_plain_end, settlements)))
-    arguments: list[str | int | bytes] = [plain]
-    for settlement in settlements[:plain]:
-        arguments += receipt_arguments(settlement.receipt)
+    receipts = [settlement.receipt for settlement in settlements[:plain]]
+    tokens = struct.pack(f">{plain}Q", *[receipt.token for receipt in receipts])
+    arguments: list[str | int | bytes] = [plain, tokens]
+    arguments += [receipt.id.encode("utf-8", "surrogatepass") for receipt in receipts]
     for settlement in settlements[plain:]:
         arguments += settlement_arguments(settlement)
     return arguments
@@ -120,31 +118,6 @@ def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
     for draft in settlement.then:
         arguments += draft_arguments(draft)
     return arguments
-
-
-def lease(leased_at: float, id: bytes, held: bytes, msg: bytes) -> Lease:
-    """A lease from the time and three parts of a reply."""
-    token, deliveries, errors, timeouts, stalls, releases, unknowns = _TOKEN.unpack(held)
-    _, sent_at, _, _, size, extra = _MSG.unpack_from(msg)
-    start = _MSG.size + extra
-    _, key, reports_to = _unpack_extras(msg, extra) if extra else _NO_EXTRAS
-    return Lease(
-        Receipt(id.decode(), token),
-        msg[start + size :],
-        unpack_headers(msg[start : start + size]) if size else NO_HEADERS,
-        Counters(
-            deliveries=deliveries,
-            errors=errors,
-            timeouts=timeouts,
-            stalls=stalls,
-            releases=releases,
-            unknowns=unknowns,
-        ),
-        sent_at / 1_000_000,
-        leased_at,
-        key,
-        reports_to,
-    )
 
 
 def report(id: str, packed: bytes) -> Report:
@@ -196,9 +169,9 @@ def announced_holder(name: bytes, since: bytes, until: bytes, about: bytes) -> H
 
 def _waiting(id: str, state: State, msg: bytes) -> Stored:
     """What a msg record alone says of a message."""
-    number, sent_at, due, priority, size, extra = _MSG.unpack_from(msg)
-    start = _MSG.size + extra
-    awaits, key, reports_to = _unpack_extras(msg, extra) if extra else _NO_EXTRAS
+    due, number, priority, sent_at, size, extra = MSG.unpack_from(msg)
+    start = MSG.size + extra
+    awaits, key, reports_to = unpack_extras(msg, extra) if extra else NO_EXTRAS
     return Stored(
         id=id,
         incarnation=number,
@@ -223,12 +196,13 @@ def pack_extras(draft: Draft | Stored) -> bytes:
     return _EXTRAS.pack(draft.awaits, len(key)) + key + reports_to
 
 
-_NO_EXTRAS = (0, None, None)
+NO_EXTRAS = (0, None, None)
 
 
-def _unpack_extras(msg: bytes, size: int) -> tuple[int, str | None, str | None]:
-    awaits, length = _EXTRAS.unpack_from(msg, _MSG.size)
-    start, end = _MSG.size + _EXTRAS.size, _MSG.size + size
+def unpack_extras(msg: bytes, size: int) -> tuple[int, str | None, str | None]:
+    """Awaits, key and reports_to of a msg record whose extras are that long."""
+    awaits, length = _EXTRAS.unpack_from(msg, MSG.size)
+    start, end = MSG.size + _EXTRAS.size, MSG.size + size
     key, reports_to = msg[start : start + length], msg[start + length : end]
     return awaits, key.decode() or None, reports_to.decode() or None
 
@@ -239,7 +213,7 @@ def _rate_arguments(rate: Rate | None) -> tuple[int | str, int | str]:
 
 def pack_counters(counters: Counters) -> bytes:
     """Counters as they stand in a meta."""
-    return _COUNTERS.pack(
+    return COUNTERS.pack(
         counters.deliveries,
         counters.errors,
         counters.timeouts,

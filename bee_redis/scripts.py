@@ -9,6 +9,8 @@ FILES = resources.files("bee_redis") / "lua"
 SHARED = {
     "layout": None,
     "send_usual": {"send"},
+    "lease_usual": {"lease"},
+    "settle_usual": {"settle"},
     "lib": None,
     "history": {"lease", "extend", "settle", "cancel", "restore"},
     "archive": {"settle", "cancel", "get", "scan", "restore", "prune", "adopt", "expel"},

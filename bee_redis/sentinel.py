@@ -9,6 +9,7 @@ from typing import Any
 from bee_core.errors import BrokerClosed, BrokerError, BrokerUnavailable, OutcomeUnknown
 from bee_redis.cluster import Address
 from bee_redis.connection import PoolLink
+from bee_redis.resp import Part, pack
 
 _PATIENCE = 0.5
 """Seconds that one sentinel has to answer; the next one is asked then."""
@@ -30,7 +31,7 @@ class SentinelLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, *command: Any, deadline: float, confirm: tuple[Any, ...] = ()
+        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
         until = asyncio.get_running_loop().time() + deadline
         master = self._master
@@ -38,7 +39,7 @@ class SentinelLink:
             master = await self._look(until)
         try:
             left = until - asyncio.get_running_loop().time()
-            return await master.call(key, *command, deadline=left, confirm=confirm)
+            return await master.call(key, request, deadline=left, confirm=confirm)
         except (BrokerUnavailable, OutcomeUnknown):
             self._doubted = True  # nothing is repeated here; but the next call asks first
             raise
@@ -47,8 +48,8 @@ class SentinelLink:
                 raise
             raise BrokerUnavailable("there is another master now") from error
 
-    async def everywhere(self, *command: Any, deadline: float) -> list[Any]:
-        return [await self.call(b"", *command, deadline=deadline)]
+    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
+        return [await self.call(b"", pack(*command), deadline=deadline)]
 
     async def aclose(self) -> None:
         self._closed = True
@@ -78,11 +79,10 @@ class SentinelLink:
 
     async def _ask(self) -> Address:
         trouble: BrokerError | None = None
+        question = pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service)
         for sentinel in list(self._sentinels):
             try:
-                answer = await sentinel.call(
-                    b"", b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service, deadline=_PATIENCE
-                )
+                answer = await sentinel.call(b"", question, deadline=_PATIENCE)
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 trouble = error
                 continue

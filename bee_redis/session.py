@@ -22,6 +22,7 @@ from bee_redis.address import Links
 from bee_redis.bell import Bell
 from bee_redis.check import check_server
 from bee_redis.connection import Link, run_script
+from bee_redis.resp import Part, pack
 from bee_redis.scripts import SCRIPTS
 
 _BELLS = 64
@@ -37,7 +38,7 @@ class Session:
     _prefix: str
     _fsync: bool
     _check: bool
-    _confirm: tuple[Any, ...]
+    _confirm: tuple[Part, ...]
 
     def _start_afresh(self) -> None:
         """Nothing is open yet."""
@@ -75,7 +76,7 @@ class Session:
         verb: str,
         queue: str,
         *arguments: Any,
-        confirm: tuple[Any, ...] = (),
+        confirm: tuple[Part, ...] = (),
         until: float | None = None,
     ) -> Any:
         """Run a script on a queue. `until` is the deadline of the verb that it is a part of."""
@@ -97,7 +98,8 @@ class Session:
     async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
         until = self._until()
-        await self._list_first(queue, until)
+        if queue not in self._known:
+            await self._list_first(queue, until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
         reply, confirmed = reply if self._confirm else (reply, None)
         if not isinstance(reply, bytes):
@@ -134,7 +136,8 @@ class Session:
         found = []
         for key, kind in kinds.items():
             with suppress(BrokerError):  # it is only to be named
-                actual = (await link.call(key, b"TYPE", key, deadline=_left(until))).decode()
+                answer = await link.call(key, pack(b"TYPE", key), deadline=_left(until))
+                actual = answer.decode()
                 if actual not in (kind, "none"):
                     found.append(f"{key.decode()} is a {actual}, not a {kind}")
         what = ", ".join(found) or "at some key of this queue"
@@ -152,9 +155,8 @@ class Session:
 
     async def _list_first(self, queue: str, until: float) -> None:
         """Once per broker, before anything is in the queue: its sender may die right after."""
-        if queue not in self._known:
-            await self._registry(b"SADD", queue, until=until)
-            self._known.add(queue)
+        await self._registry(b"SADD", queue, until=until)
+        self._known.add(queue)
 
     async def _list_again(self, queue: str, until: float) -> None:
         """What was sent is stored. If this fails, the next send is told to see to it."""
@@ -169,7 +171,7 @@ class Session:
         until = self._until() if until is None else until
         link, key = await self._open(until), keys.registry(self._prefix)
         try:
-            return await link.call(key, command, key, *names, deadline=_left(until))
+            return await link.call(key, pack(command, key, *names), deadline=_left(until))
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise

@@ -17,7 +17,7 @@ local function take(id, msg, meta)
   if fetch(id) then return false end
   number = number + 1
   local packed = struct.pack('>I8', number)
-  msg = packed .. string.sub(msg, 9)
+  msg = string.sub(msg, 1, 8) .. packed .. string.sub(msg, 17)
   if unpack_msg(msg).awaits > 0 then forget_reports(id) end
   create(id, msg)
   if meta ~= '' then call('HSET', META, id, string.sub(meta, 1, 16) .. packed .. string.sub(meta, 25)) end
@@ -28,7 +28,7 @@ end
 local function is_same(record, archived_at, msg)
   if not record then return false end
   local at, _, _, kept = read_kept(record)
-  return at == archived_at and string.sub(kept, 9, 16) == string.sub(msg, 9, 16)
+  return at == archived_at and string.sub(kept, 18, 25) == string.sub(msg, 18, 25)
 end
 
 -- 3. keep: an archived one, unless it is here already.
@@ -41,7 +41,7 @@ local function take_kept(id, archived_at, msg, meta)
   number = number + 1
   local packed = struct.pack('>I8', number)
   keep_record(id, packed, archived_at, string.sub(meta, 1, 16) .. packed .. string.sub(meta, 25),
-              packed .. string.sub(msg, 9))
+              string.sub(msg, 1, 8) .. packed .. string.sub(msg, 17))
   return true
 end
 

@@ -5,7 +5,7 @@ local KEPT_LEAST = 12 + META_LEAST + MSG_SIZE -- archived_at, length of meta, me
 -- The parts of an archived record: archived_at, meta, number (packed), msg.
 local function read_kept(record)
   local archived_at, size = struct.unpack('>dI4', record)
-  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 13 + size, 20 + size),
+  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 21 + size, 28 + size),
     string.sub(record, 13 + size)
 end
 

@@ -4,7 +4,7 @@
 -- KEYS  1 ready    zset  -priority -> due, number, name (in order of delivery, byte by byte)
 --       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
 --       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
---       4 msg      hash  id -> number, sent_at, due, priority, extras, headers, body
+--       4 msg      hash  id -> due, number, priority, sent_at, extras, headers, body
 --       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, and what
 --                        else there is to tell (see history.lua; mostly nothing). Only once it has been
 --                        leased or restored; then it outranks what msg says
@@ -49,7 +49,7 @@ local call = redis.call
 local clock = call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
 
-local MSG_HEAD = '>I8ddbI4I2'     -- number, sent_at, due, priority, lengths of headers and extras
+local MSG_HEAD = '>dI8bdI4I2'     -- due, number, priority, sent_at, lengths of headers and extras
 local MSG_SIZE = 31
 local EXTRAS_AT = 30              -- their length, in msg
 local EXTRAS_HEAD = '>I4I2'       -- awaits, length of key; then key and reports_to
@@ -59,9 +59,12 @@ local META_LEAST = META_SIZE + 7  -- with no holder and no note
 local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
 local COUNTERS_AT = 26
 local COUNTERS_END = 49
+local LEASED_HEAD = '>ddI8'       -- of the reply to a lease: pause, time, the token before the first one's
+local LEASE = '>I2I1I4'           -- each lease in it: lengths of id, counters and msg; then those
 local WORKER = '>dd'              -- since, until; then about
 local WORKER_SIZE = 16
-local PRIORITY_AT = 25            -- in msg and in meta
+local PLACED = 17                 -- so long are due, number, priority: msg begins with them, meta has them
+                                  -- behind the token. A place begins with the first 16 of them
 local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
 local NO_NOTE = struct.pack('>I1I4', 0, 0)
 local BELLS = 8                   -- more wake-ups than this need not be kept
@@ -77,8 +80,8 @@ end
 local function place(due, number, name) return struct.pack('>dI8', due, number) .. name end
 local function delayed_place(priority, number, name) return struct.pack('>I1I8', 128 - priority, number) .. name end
 
--- Wake up to `count` of those who wait.
-local function ring(count)
-  local missing = math.min(count, BELLS - call('LLEN', BELL))
-  for _ = 1, missing do call('RPUSH', BELL, '1') end
+-- Wake up to `count` of those who wait. `wakes`: how many wake-ups there are already, if that is known.
+local function ring(count, wakes)
+  local missing = math.min(count, BELLS - (wakes or call('LLEN', BELL)))
+  if missing > 0 then call('RPUSH', BELL, unpack({'1', '1', '1', '1', '1', '1', '1', '1'}, 1, missing)) end
 end

@@ -3,20 +3,22 @@
 -- KEYS  see layout.lua
 -- ARGV  limit, duration, holder, how many may hold a key ('' any number), and two rates, of the queue and
 --       of each key, as times and per ('' if there is none)
--- Returns microseconds until something else may become ready ('' if nothing will by itself, '0' if
--- more is ready now), the time, then per lease: id, token and counters (packed), msg.
+-- Returns one string: microseconds until something else may become ready (-1 if nothing will by itself, 0
+-- if more is ready now), the time, the token before the first one (each is one more than the last), then per
+-- lease the lengths of what follows: id, counters (none: it is the first delivery), msg.
+-- The usual lease does not come as far as this: see lease_usual.lua.
 local limit, duration, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local per_key, times, per = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local key_times, key_per = tonumber(ARGV[7]), tonumber(ARGV[8])
 local head = call('HMGET', HEAD, 'paused', 'token')
-if head[1] then return {'', text(NOW)} end
+if head[1] then return struct.pack(LEASED_HEAD, -1, NOW, NOW) end
 local successors = call('HLEN', NEXT) > 0
 guard('LLEN', BELL)
 guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
 local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
-local DELIVERED = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
+local first_token, until_then = token, text(NOW + duration)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
 local SWEPT_LEASE = 30000000
@@ -58,7 +60,7 @@ local function is_passed_over(key, id)
   return full[key] == 'rate' or full[key] == 'held' and not holds
 end
 
-local reply, taken, most = {'', text(NOW)}, 0, math.min(limit, (room_for('', times, per)))
+local reply, taken, most = {''}, 0, math.min(limit, (room_for('', times, per)))
 local looks, passes = 2 * limit + 100, 10000 -- so much may stale places cost, and those that are passed over
 local page = most
 while taken < most and looks > 0 and passes > 0 do
@@ -91,9 +93,8 @@ while taken < most and looks > 0 and passes > 0 do
     if meta and #meta < META_LEAST then meta = nil end
     if not message or #message < MSG_SIZE then
       gone[#gone + 1] = i
-    elseif spot == (meta and string.sub(meta, 9, 24)
-      or string.sub(message, 17, 24) .. string.sub(message, 1, 8)) then -- else the place is stale
-      local tail, counters = fresh_tail, DELIVERED
+    elseif spot == (meta and string.sub(meta, 9, 24) or string.sub(message, 1, 16)) then -- else the place is stale
+      local tail, counters = fresh_tail, ONCE
       if meta then
         local token_before, size = struct.unpack('>I8', meta), struct.unpack('>I2', meta, META_SIZE + 1)
         if token_before ~= 0 and successors and call('HEXISTS', NEXT, id) == 1 then
@@ -110,18 +111,17 @@ while taken < most and looks > 0 and passes > 0 do
           rest.leased_at = leased_at
           tail = pack_tail(holder, m.note .. told.pack(rest))
         end
-        counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
+        counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or ONCE)
       end
       token = token + 1
       taken = taken + 1
       records[#records + 1] = id
-      records[#records + 1] = struct.pack('>I8', token) .. spot
-        .. string.sub(meta or message, PRIORITY_AT, PRIORITY_AT) .. counters
+      records[#records + 1] = struct.pack('>I8', token)
+        .. (meta and string.sub(meta, 9, 8 + PLACED) or string.sub(message, 1, PLACED)) .. counters
         .. (string.sub(message, EXTRAS_AT, MSG_SIZE) == '\0\0' and '\0' or '\1') .. tail
-      leases[#leases + 1] = NOW + duration
+      leases[#leases + 1] = until_then
       leases[#leases + 1] = id
-      reply[#reply + 1] = id
-      reply[#reply + 1] = struct.pack('>I8', token) .. counters
+      reply[#reply + 1] = struct.pack(LEASE, #id, #counters, #message) .. counters .. id
       reply[#reply + 1] = message
       if times then note_delivery('', token, per) end
       if keys[i] ~= '' then
@@ -180,9 +180,9 @@ if call('ZCARD', READY) == 0
 end
 
 local left, quiet_until = room_for('', times, per)
-local waiting = call('ZCARD', READY) > 0
+local waiting, pause = call('ZCARD', READY) > 0, -1
 if waiting and left > 0 then
-  reply[1] = '0'
+  pause = 0
   ring(1) -- pass the wake-up on
 else
   call('DEL', BELL)
@@ -191,6 +191,7 @@ else
     local entry = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if #entry > 0 then first = math.min(first or math.huge, tonumber(entry[2])) end
   end
-  if first then reply[1] = text(math.max(first - NOW, 1)) end
+  if first then pause = math.max(first - NOW, 1) end
 end
-return reply
+reply[1] = struct.pack(LEASED_HEAD, pause, NOW, first_token)
+return table.concat(reply)

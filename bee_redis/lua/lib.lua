@@ -23,12 +23,12 @@ end
 
 local function pack_msg(m)
   local extras = pack_extras(m.awaits, m.key, m.reports_to)
-  return struct.pack(MSG_HEAD, m.number, m.sent_at, m.due, m.priority, #m.headers, #extras)
+  return struct.pack(MSG_HEAD, m.due, m.number, m.priority, m.sent_at, #m.headers, #extras)
     .. extras .. m.headers .. m.body
 end
 
 local function unpack_msg(blob)
-  local number, sent_at, due, priority, size, extra = struct.unpack(MSG_HEAD, blob)
+  local due, number, priority, sent_at, size, extra = struct.unpack(MSG_HEAD, blob)
   local split = MSG_SIZE + extra + size
   local m = {number = number, sent_at = sent_at, due = due, priority = priority, extra = extra,
              awaits = 0, key = '', reports_to = '',
@@ -242,7 +242,7 @@ local DRAFT = 7
 
 local function pack_draft(first, number)
   local extras, headers = ARGV[first + 4], ARGV[first + 5]
-  return struct.pack(MSG_HEAD, number, NOW, NOW + ARGV[first + 2], ARGV[first + 3], #headers, #extras)
+  return struct.pack(MSG_HEAD, NOW + ARGV[first + 2], number, ARGV[first + 3], NOW, #headers, #extras)
     .. extras .. headers .. ARGV[first + 6]
 end
 

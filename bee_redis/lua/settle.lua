@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
 -- End leases: delete, archive, or reschedule in place.
 -- KEYS  see layout.lua
--- ARGV  the number of plain ones, then for each: id, token (delete it, nothing else to do);
+-- ARGV  the number of plain ones (delete it, nothing else to do), their tokens in one (packed), their ids;
 --       then per settlement: id, token, what (D, A, R, F), delay, counters (packed), reason,
 --       detail, result, for how long to keep it (0: not), summary, number of drafts, and its
 --       drafts as in send.lua
 -- Returns the positions (from 0) of the lost receipts. What they name is not touched at all, and
 -- their drafts are not sent.
+-- The usual settle does not come as far as this: see settle_usual.lua.
 local lost, rings = {}, 0
 local plain = tonumber(ARGV[1])
-if 1 + 2 * plain < #ARGV then
+if 2 + plain < #ARGV then
   guard_all()
 else
   guard('ZCARD', LEASED, READY, DELAYED, LISTS)
@@ -20,13 +21,13 @@ end
 -- Most jobs succeed, and leave nothing behind: those are ended together.
 if plain > 0 then
   local ids, held = {}, {}
-  for i = 1, plain do ids[i] = ARGV[2 * i] end
+  for i = 1, plain do ids[i] = ARGV[i + 2] end
   local metas = call('HMGET', META, unpack(ids))
   local successors = call('HLEN', NEXT) > 0
   local seen = {}
   for i = 1, plain do
-    local id, token = ids[i], metas[i] and #metas[i] >= META_LEAST and struct.unpack('>I8', metas[i]) or 0
-    if token == 0 or seen[id] or text(token) ~= ARGV[2 * i + 1] then
+    local id, token = ids[i], metas[i] and #metas[i] >= META_LEAST and string.sub(metas[i], 1, 8)
+    if not token or seen[id] or token ~= string.sub(ARGV[2], 8 * i - 7, 8 * i) then
       lost[#lost + 1] = i - 1
     else
       seen[id] = true
@@ -58,7 +59,7 @@ if plain > 0 then
   end
 end
 
-local at, position, told = 2 + 2 * plain, plain, nil
+local at, position, told = 3 + plain, plain, nil
 while at <= #ARGV do
   local id, what, drafts = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 10])
   local m = fetch(id)

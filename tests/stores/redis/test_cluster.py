@@ -19,6 +19,7 @@ from bee_core.message import Sent
 from bee_redis import RedisBroker
 from bee_redis.cluster import ClusterLink
 from bee_redis.keys import keys
+from bee_redis.resp import pack
 from tests.servers import RedisCluster, valkey_binary
 from tests.servers.redis import ClusterNode
 
@@ -303,7 +304,7 @@ async def test_calls_after_closing_say_so(cluster: RedisCluster) -> None:
     with pytest.raises(BrokerClosed):
         await broker.stats("q")
     with pytest.raises(BrokerClosed):
-        await link.call(b"{q}", b"GET", b"{q}", deadline=1)
+        await link.call(b"{q}", pack(b"GET", b"{q}"), deadline=1)
 
 
 @pytest.fixture
