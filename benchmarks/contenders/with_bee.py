@@ -82,6 +82,7 @@ async def perform(hive: bee.Hive, given: argparse.Namespace) -> None:
     """The command."""
     queue = hive.queue("bench", Noop, policy=bee.Policy(timeout=7200))
     async with hive:
+        await hive.broker.stats("bench")  # connected, and on PostgreSQL migrated
         match given.command:
             case "send":
                 await send(queue, given)

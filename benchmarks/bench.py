@@ -1,0 +1,123 @@
+"""A run under way: who takes part, how fast each was so far, and what has been found."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks import noise, servers
+from benchmarks.contender import Contender, Trouble
+from benchmarks.rates import fitting
+from benchmarks.results import Sample
+from benchmarks.servers import BenchServer
+
+Measure = Callable[[Contender], "Found"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one measurement found."""
+
+    figures: dict[str, float]
+    others: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """What all workloads share.
+
+    scale   1 for a run whose numbers count, less for a look
+    """
+
+    contenders: Sequence[Contender]
+    rounds: int
+    scale: float
+    samples: list[Sample] = field(default_factory=list)
+    _pace: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def on(self, *stores: str) -> list[Contender]:
+        return [one for one in self.contenders if one.entry.store in stores]
+
+    def fastest(self, store: str, most: int = 1) -> list[Contender]:
+        """bee, the limit, and the peers of a store that drained fastest in this run."""
+        ours = [one for one in self.on(store) if not one.entry.is_peer]
+        peers = [one for one in self.on(store) if one.entry.is_peer]
+        return ours + sorted(peers, key=self._drained, reverse=True)[:most]
+
+    def in_rounds(
+        self, workload: str, contenders: Sequence[Contender], measure: Measure, rounds: int = 0
+    ) -> None:
+        """Measure all, one after the other, and all of them again."""
+        for number in range(rounds or self.rounds):
+            # Who is first in one round is last in the next.
+            for contender in contenders if number % 2 == 0 else contenders[::-1]:
+                self.one(workload, contender, number, measure)
+
+    def one(self, workload: str, contender: Contender, number: int, measure: Measure) -> None:
+        """One measurement. What a contender cannot do is a finding, too."""
+        if any(
+            sample.problem.startswith("unsupported")
+            for sample in self.samples
+            if (sample.workload, sample.contender) == (workload, contender.name)
+        ):
+            return
+        figures: dict[str, float] = {}
+        others, problem = 0.0, ""
+        try:
+            found = measure(contender)
+            figures, others = found.figures, found.others
+        except Trouble as trouble:
+            problem = str(trouble)
+        self.samples.append(
+            Sample(
+                workload=workload,
+                contender=contender.name,
+                round=number,
+                figures={name: round(value, 6) for name, value in figures.items()},
+                load=round(noise.load(), 2),
+                others=round(others, 3),
+                problem=problem,
+            )
+        )
+        shown = "  ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+        say(f"{workload:14} {contender.name:22} {number + 1}  {shown or problem}")
+
+    def jobs(
+        self, kind: str, contender: Contender, probe: Callable[[], float], seconds: float, most: int
+    ) -> int:
+        """How many jobs this contender does in about so many seconds; found by a probe, once."""
+        key = (kind, contender.name)
+        if key not in self._pace:
+            self._pace[key] = probe()
+        return fitting(self._pace[key], self.scale * seconds, 40, most)
+
+    def learn(self, kind: str, contender: Contender, rate: float) -> None:
+        """For the next round."""
+        self._pace[kind, contender.name] = rate
+
+    def _drained(self, contender: Contender) -> float:
+        rates = [
+            sample.figures["rate"]
+            for sample in self.samples
+            if (sample.workload, sample.contender) == ("drain", contender.name)
+            and "rate" in sample.figures
+        ]
+        return statistics.median(rates) if rates else 0.0
+
+
+@contextmanager
+def server_for(contender: Contender) -> Iterator[BenchServer]:
+    """A server with nothing in it, thrown away afterwards."""
+    server = servers.start(contender.entry.store)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def say(line: str) -> None:
+    """To whoever watches."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,116 @@
+"""Draining: what it does to the worker and to the server while jobs are being done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from benchmarks.bench import Found
+from benchmarks.contender import PATIENCE, Contender, Trouble, Worker, working
+from benchmarks.noise import Others
+from benchmarks.rates import joint_rate
+from benchmarks.servers import BenchServer, Counters, flushed
+
+EVERY = 0.005
+
+
+class TooFast(Trouble):
+    """There were too few jobs."""
+
+
+def fill(contender: Contender, server: BenchServer, jobs: int, delay: float = 0.0) -> None:
+    """Put jobs into the store, the fastest way."""
+    if contender.entry.store == "memory":
+        return  # its worker does it
+    options = {"delay": delay} if delay else {}
+    contender.send(server.url, "send-many", jobs, **options)
+
+
+def drain(
+    contender: Contender,
+    server: BenchServer,
+    jobs: int,
+    *,
+    processes: int = 1,
+    stop_at: float = 1.0,
+    **options: object,
+) -> Found:
+    """Let new workers do `jobs` that wait in the store, or that part of them, and kill them.
+
+    rate          jobs a second, while all processes are at work
+    client        µs of processor time of the workers for a job
+    server        µs of processor time of the server
+    calls, bytes  of the server, for a job: see `Counters`
+    busy          processors that each worker process used
+    """
+    if contender.entry.store == "memory":
+        options["jobs"] = jobs
+    before = server.counters()
+    with working(contender, server.url, processes, **options) as workers:
+        found = _observe(server, workers, int(jobs * stop_at))
+    return _with_calls(found, server, before, workers)
+
+
+def drain_together(contender: Contender, server: BenchServer, jobs: int, processes: int) -> Found:
+    """As `drain`, by processes that all begin at one moment.
+
+    They come up at an empty store and are held (SIGSTOP) until it is full: else the first would have
+    done everything when the last is up.
+    """
+    with working(contender, server.url, processes) as workers:
+        for worker in workers:
+            worker.wait_up()
+        time.sleep(1.0)  # for those who say it a little early
+        for worker in workers:
+            worker.pause()
+        fill(contender, server, jobs)
+        server.settle()
+        before = server.counters()
+        for worker in workers:
+            worker.resume()
+        found = _observe(server, workers, int(0.95 * jobs))
+    return _with_calls(found, server, before, workers)
+
+
+def _with_calls(
+    found: Found, server: BenchServer, before: Counters, workers: Sequence[Worker]
+) -> Found:
+    """Also what cannot be had at one moment, because sessions tell it when they end."""
+    done = sum(worker.count() for worker in workers)
+    spent = flushed(server).since(before)
+    more = {"calls": spent.calls / done, "bytes": spent.bytes / done}
+    return Found(found.figures | more, found.others)
+
+
+def _observe(server: BenchServer, workers: Sequence[Worker], jobs: int) -> Found:
+    _wait_for(workers, 1)
+    others = Others(lambda: server.cpu() + sum(worker.cpu() for worker in workers))
+    began, first = time.monotonic(), sum(worker.count() for worker in workers)
+    client, serving = sum(worker.cpu() for worker in workers), server.cpu()
+    _wait_for(workers, jobs)
+    wall, done = time.monotonic() - began, sum(worker.count() for worker in workers) - first
+    used = sum(worker.cpu() for worker in workers) - client
+    served = server.cpu() - serving
+    rate = joint_rate([worker.done for worker in workers if len(worker.done) > 1])
+    if rate is None or done <= 0:
+        raise TooFast("it was done before it could be measured")
+    figures = {
+        "rate": rate,
+        "client": 1e6 * used / done,
+        "server": 1e6 * served / done,
+        "busy": used / wall / len(workers),
+        "jobs": float(done),
+    }
+    return Found(figures, others.used())
+
+
+def _wait_for(workers: Sequence[Worker], jobs: int) -> None:
+    last, since = 0, time.monotonic()
+    while (done := sum(worker.count() for worker in workers)) < jobs:
+        if done != last:
+            last, since = done, time.monotonic()
+        elif time.monotonic() - since > PATIENCE:
+            raise Trouble(f"only {done} of {jobs} were done, and then none for {PATIENCE:.0f} s")
+        for worker in workers:
+            worker.check()
+        time.sleep(EVERY)
