@@ -103,17 +103,19 @@ def pick_up(bench: Bench) -> None:
     jobs = max(20, int(100 * bench.scale))
 
     def measure(contender: Contender) -> Found:
-        with server_for(contender) as server:
-            with working(contender, server.url, handler="late") as [worker]:
-                worker.wait_up()
-                time.sleep(1.0)
-                others = Others(lambda: server.cpu() + worker.cpu())
-                contender.send(server.url, "send", jobs, pause=0.05)
-                deadline = time.monotonic() + 10
-                while len(worker.late) < jobs + WARM_UP and time.monotonic() < deadline:
-                    worker.check()
-                    time.sleep(0.01)
-                used = others.used()
+        with (
+            server_for(contender) as server,
+            working(contender, server.url, handler="late") as [worker],
+        ):
+            worker.wait_up()
+            time.sleep(1.0)
+            others = Others(lambda: server.cpu() + worker.cpu())
+            contender.send(server.url, "send", jobs, pause=0.05)
+            deadline = time.monotonic() + 10
+            while len(worker.late) < jobs + WARM_UP and time.monotonic() < deadline:
+                worker.check()
+                time.sleep(0.01)
+            used = others.used()
         if len(worker.late) < jobs:
             raise Trouble(f"only {len(worker.late)} of {jobs} were picked up")
         late = [1000 * seconds for seconds in worker.late[-jobs:]]

@@ -10,10 +10,11 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import bee_core as bee
 import uvloop
-from bee_core.logs import configure_logging
 from meter import Meter, Stopwatch, options, payload
+
+import bee_core as bee
+from bee_core.logs import configure_logging
 
 CONCURRENCY = 100
 WARM_UP = 20
