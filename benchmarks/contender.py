@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from benchmarks.results import Entry
 PROGRAMS = Path(__file__).parent / "contenders"
 STORES = ("redis", "pg", "memory")
 UNSUPPORTED = 3
+NONE: Mapping[str, object] = {}
 PATIENCE = 60.0
 """Seconds that a contender has to come up, or to do the next job."""
 
@@ -72,7 +73,7 @@ class Contender(NamedTuple):
 class Worker:
     """One worker process of a contender, and its children."""
 
-    def __init__(self, contender: Contender, url: str, **options: object) -> None:
+    def __init__(self, contender: Contender, url: str, options: Mapping[str, object]) -> None:
         command = contender.command("work", "--url", url, *_flags(options))
         self._process = _start(command)
         self.done: list[tuple[int, float]] = []
@@ -138,6 +139,8 @@ class Worker:
                     self.began.set()
                 case ["up"]:
                     self.up.set()
+                case _:  # a library's own words
+                    pass
 
     def _keep_errors(self) -> None:
         assert self._process.stderr is not None
@@ -147,13 +150,13 @@ class Worker:
 
 @contextmanager
 def working(
-    contender: Contender, url: str, processes: int = 1, **options: object
+    contender: Contender, url: str, options: Mapping[str, object] = NONE, processes: int = 1
 ) -> Iterator[list[Worker]]:
     """So many worker processes, killed in the end."""
     workers: list[Worker] = []
     try:
         for _ in range(processes):
-            workers.append(Worker(contender, url, **options))
+            workers.append(Worker(contender, url, options))
         yield workers
     finally:
         for worker in workers:
@@ -203,7 +206,7 @@ def find(names: Sequence[str], stores: Sequence[str], *, here: bool = False) -> 
     return found
 
 
-def _flags(options: dict[str, float] | dict[str, object]) -> list[object]:
+def _flags(options: Mapping[str, object]) -> list[object]:
     return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 

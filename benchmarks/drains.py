@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.bench import Found
-from benchmarks.contender import PATIENCE, Contender, Trouble, Worker, working
+from benchmarks.contender import NONE, PATIENCE, Contender, Trouble, Worker, working
 from benchmarks.noise import Others
 from benchmarks.rates import joint_rate
 from benchmarks.servers import BenchServer, Counters, flushed
@@ -31,11 +31,10 @@ def drain(
     server: BenchServer,
     jobs: int,
     *,
-    processes: int = 1,
     stop_at: float = 1.0,
-    **options: object,
+    options: Mapping[str, object] = NONE,
 ) -> Found:
-    """Let new workers do `jobs` that wait in the store, or that part of them, and kill them.
+    """Let a new worker do `jobs` that wait in the store, or that part of them, and kill it.
 
     rate          jobs a second, while all processes are at work
     client        µs of processor time of the workers for a job
@@ -44,9 +43,9 @@ def drain(
     busy          processors that each worker process used
     """
     if contender.entry.store == "memory":
-        options["jobs"] = jobs
+        options = {"jobs": jobs}
     before = server.counters()
-    with working(contender, server.url, processes, **options) as workers:
+    with working(contender, server.url, options) as workers:
         found = _observe(server, workers, int(jobs * stop_at))
     return _with_calls(found, server, before, workers)
 
@@ -57,7 +56,7 @@ def drain_together(contender: Contender, server: BenchServer, jobs: int, process
     They come up at an empty store and are held (SIGSTOP) until it is full: else the first would have
     done everything when the last is up.
     """
-    with working(contender, server.url, processes) as workers:
+    with working(contender, server.url, processes=processes) as workers:
         for worker in workers:
             worker.wait_up()
         time.sleep(1.0)  # for those who say it a little early

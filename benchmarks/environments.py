@@ -42,7 +42,7 @@ def interpreter(wanted: list[str]) -> Path:
     python, ready = folder / "bin" / "python", folder / "ready"
     if not ready.exists():
         venv.create(folder, with_pip=True, clear=True)
-        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         made = subprocess.run([*command, *_arguments(wanted)], capture_output=True, text=True)
         if made.returncode:
             raise RuntimeError(f"{', '.join(wanted)} cannot be installed:\n{made.stderr}")

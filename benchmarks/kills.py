@@ -29,14 +29,14 @@ def kill(bench: Bench) -> None:
 def rerun(contender: Contender) -> Found:
     """Kill a worker, and wait for another to run its job."""
     with server_for(contender) as server:
-        with working(contender, server.url, handler="hang") as [first]:
+        with working(contender, server.url, {"handler": "hang"}) as [first]:
             first.wait_up()
             contender.send(server.url, "send-many", 1)
             if not first.began.wait(60):
                 raise Trouble("its handler never began")
             first.kill()
             killed = time.monotonic()
-        with working(contender, server.url, handler="late") as [second]:
+        with working(contender, server.url, {"handler": "late"}) as [second]:
             while not second.late:
                 second.check()
                 if time.monotonic() - killed > LONGEST:

@@ -46,5 +46,5 @@ def percentile(values: Sequence[float], part: float) -> float:
 def fitting(rate: float, seconds: float, least: int, most: int) -> int:
     """How many jobs take so long at this rate, within bounds, in round numbers."""
     wanted = max(least, min(most, int(rate * seconds)))
-    step = 10 ** max(0, len(str(wanted)) - 2)
+    step = int(10 ** max(0, len(str(wanted)) - 2))
     return max(least, wanted // step * step)

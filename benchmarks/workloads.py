@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from benchmarks.backlogs import backlog, delayed
 from benchmarks.bench import Bench, Found, server_for
-from benchmarks.contender import Contender, Trouble, working
+from benchmarks.contender import NONE, Contender, Trouble, working
 from benchmarks.drains import TooFast, drain, drain_together, fill
 from benchmarks.kills import kill
 from benchmarks.noise import Others
@@ -83,14 +83,14 @@ def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Fou
     return found
 
 
-def _probe_drain(contender: Contender, **options: object) -> float:
+def _probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> float:
     """Jobs a second."""
     rate = 0.0
     for jobs in PROBES:
         with server_for(contender) as server:
             fill(contender, server, jobs)
             try:
-                rate = drain(contender, server, jobs, **options).figures["rate"]
+                rate = drain(contender, server, jobs, options=options).figures["rate"]
             except TooFast:
                 rate = 2.0 * jobs
         if jobs / rate > 0.2:
@@ -105,7 +105,7 @@ def pick_up(bench: Bench) -> None:
     def measure(contender: Contender) -> Found:
         with (
             server_for(contender) as server,
-            working(contender, server.url, handler="late") as [worker],
+            working(contender, server.url, {"handler": "late"}) as [worker],
         ):
             worker.wait_up()
             time.sleep(1.0)
@@ -135,12 +135,12 @@ def sleep(bench: Bench) -> None:
 
         def measure(contender: Contender, at_once: int = at_once, kind: str = kind) -> Found:
             options: dict[str, object] = {"handler": "sleep", "concurrency": at_once}
-            probe = partial(_probe_drain, contender, **options)
+            probe = partial(_probe_drain, contender, options)
             jobs = max(3 * at_once, bench.jobs(kind, contender, probe, 2.5, 200_000))
             with server_for(contender) as server:
                 fill(contender, server, jobs)
                 server.settle()
-                found = drain(contender, server, jobs, stop_at=0.95, **options)
+                found = drain(contender, server, jobs, stop_at=0.95, options=options)
             bench.learn(kind, contender, found.figures["rate"])
             return Found(found.figures | {"theory": at_once / AWAITED}, found.others)
 

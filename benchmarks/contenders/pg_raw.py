@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import handlers
 import msgspec
 import psycopg
 import uvloop
@@ -72,17 +73,9 @@ from unnest(%b::text[], %b::bigint[]) as s (id, token) where j.id = s.id and j.t
 """
 
 encode = msgspec.json.Encoder().encode
-
-
-class Job(msgspec.Struct):
-    number: int
-    sent: float
-    text: str
-
-
-decode = msgspec.json.Decoder(Job).decode
+decode = msgspec.json.Decoder(dict[str, Any]).decode
 Connection = psycopg.AsyncConnection[Any]
-Handler = Callable[[Job], Awaitable[None]]
+Handler = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 async def connect(url: str) -> Connection:
@@ -191,26 +184,7 @@ def main() -> None:
         case "work":
             meter = Meter()
             meter.up()
-            uvloop.run(work(given, handler(given.handler, meter)))
-
-
-def handler(kind: str, meter: Meter) -> Handler:
-    async def noop(job: Job) -> None:
-        meter.done()
-
-    async def sleep(job: Job) -> None:
-        await asyncio.sleep(0.005)
-        meter.done()
-
-    async def late(job: Job) -> None:
-        meter.late(job.sent)
-        meter.done()
-
-    async def hang(job: Job) -> None:
-        meter.began()
-        await asyncio.sleep(3600)
-
-    return {"noop": noop, "sleep": sleep, "late": late, "hang": hang}[kind]
+            uvloop.run(work(given, handlers.coroutine(meter, given.handler)))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from hashlib import sha1
 from typing import Any
 from urllib.parse import urlsplit
 
+import handlers
 import msgspec
 import uvloop
 from meter import Meter, Stopwatch, options, payload
@@ -104,15 +105,8 @@ KEYS = ("3", "raw:due", "raw:body", "raw:state")
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(tuple[list[str], list[str], list[str]]).decode
 encode = msgspec.json.Encoder().encode
-
-
-class Job(msgspec.Struct):
-    number: int
-    sent: float
-    text: str
-
-
-decode = msgspec.json.Decoder(Job).decode
+decode = msgspec.json.Decoder(dict[str, Any]).decode
+Handler = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Link(asyncio.Protocol):
@@ -190,7 +184,7 @@ async def send(given: argparse.Namespace, batch: int, pause: float, warm_up: int
     watch.stop(given.jobs, f"a script for every {batch}")
 
 
-async def work(given: argparse.Namespace, handle: Callable[[Job], Awaitable[None]]) -> None:
+async def work(given: argparse.Namespace, handle: Handler) -> None:
     at_once = given.concurrency or LOOPS * BATCH
     limit = min(BATCH, at_once)
     held: dict[int, bytes] = {}
@@ -203,14 +197,14 @@ async def renew(url: str, held: dict[int, bytes]) -> None:
     script = await link.load(RENEW)
     while True:
         await asyncio.sleep(LEASE / 3e6)
-        for leases in held.values():
+        for leases in list(held.values()):
             await link.call("EVALSHA", script, *KEYS, str(LEASE), leases)
 
 
 async def one_loop(
     url: str,
     limit: int,
-    handle: Callable[[Job], Awaitable[None]],
+    handle: Handler,
     held: dict[int, bytes],
     number: int,
 ) -> None:
@@ -253,26 +247,7 @@ def main() -> None:
         case "work":
             meter = Meter()
             meter.up()
-            uvloop.run(work(given, handler(given.handler, meter)))
-
-
-def handler(kind: str, meter: Meter) -> Callable[[Job], Awaitable[None]]:
-    async def noop(job: Job) -> None:
-        meter.done()
-
-    async def sleep(job: Job) -> None:
-        await asyncio.sleep(0.005)
-        meter.done()
-
-    async def late(job: Job) -> None:
-        meter.late(job.sent)
-        meter.done()
-
-    async def hang(job: Job) -> None:
-        meter.began()
-        await asyncio.sleep(3600)
-
-    return {"noop": noop, "sleep": sleep, "late": late, "hang": hang}[kind]
+            uvloop.run(work(given, handlers.coroutine(meter, given.handler)))
 
 
 if __name__ == "__main__":
