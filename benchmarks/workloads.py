@@ -92,7 +92,8 @@ def _probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> 
             try:
                 rate = drain(contender, server, jobs, options=options).figures["rate"]
             except TooFast:
-                rate = 2.0 * jobs
+                rate = 10.0 * jobs
+                continue
         if jobs / rate > 0.2:
             break
     return rate
