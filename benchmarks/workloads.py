@@ -94,7 +94,7 @@ def _probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> 
             except TooFast:
                 rate = 10.0 * jobs
                 continue
-        if jobs / rate > 0.2:
+        if jobs / rate > 0.5:
             break
     return rate
 
