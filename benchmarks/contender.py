@@ -124,6 +124,9 @@ class Worker:
         end(self._process)
         for reader in self._readers:
             reader.join(5)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None and not any(reader.is_alive() for reader in self._readers):
+                pipe.close()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
