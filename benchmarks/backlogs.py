@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from benchmarks.bench import Bench, Found, server_for
 from benchmarks.contender import Contender, Trouble
-from benchmarks.drains import drain, fill
+from benchmarks.drains import drain, fill, probe_drain
 from benchmarks.servers import BenchServer
 
 FEW = 1_000
@@ -65,7 +65,7 @@ def _in_turns(
     bench: Bench, order: tuple[BenchServer, ...], many: BenchServer, size: int
 ) -> Callable[[Contender], Found]:
     def measure(contender: Contender) -> Found:
-        jobs = bench.jobs("drain", contender, lambda: 1000.0, 2.0, 200_000)
+        jobs = bench.jobs("drain", contender, lambda: probe_drain(contender), 2.0, 200_000)
         figures: dict[str, float] = {"size": size}
         others = []
         for server in order:

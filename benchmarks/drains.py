@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmarks.bench import Found
+from benchmarks.bench import Found, server_for
 from benchmarks.contender import NONE, PATIENCE, Contender, Trouble, Worker, working
 from benchmarks.noise import Others
 from benchmarks.rates import joint_rate
 from benchmarks.servers import BenchServer, Counters, flushed
 
 EVERY = 0.005
+PROBES = (200, 4_000, 40_000)
+"""How many jobs are tried first, to see how many to measure with: more for who is too fast."""
 
 
 class TooFast(Trouble):
@@ -69,6 +71,22 @@ def drain_together(contender: Contender, server: BenchServer, jobs: int, process
             worker.resume()
         found = _observe(server, workers, int(0.95 * jobs))
     return _with_calls(found, server, before, workers)
+
+
+def probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> float:
+    """Jobs a second."""
+    rate = 0.0
+    for jobs in PROBES:
+        with server_for(contender) as server:
+            fill(contender, server, jobs)
+            try:
+                rate = drain(contender, server, jobs, options=options).figures["rate"]
+            except TooFast:
+                rate = 10.0 * jobs
+                continue
+        if jobs / rate > 0.5:
+            break
+    return rate
 
 
 def _with_calls(

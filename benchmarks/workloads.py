@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from benchmarks.backlogs import backlog, delayed
 from benchmarks.bench import Bench, Found, server_for
-from benchmarks.contender import NONE, Contender, Trouble, working
-from benchmarks.drains import TooFast, drain, drain_together, fill
+from benchmarks.contender import Contender, Trouble, working
+from benchmarks.drains import PROBES, drain, drain_together, fill, probe_drain
 from benchmarks.kills import kill
 from benchmarks.noise import Others
 from benchmarks.rates import percentile
@@ -18,8 +18,6 @@ from benchmarks.rates import percentile
 PROCESSES = (1, 2, 4, 8, 16)
 AWAITED = 0.005
 WARM_UP = 20
-PROBES = (200, 4_000, 40_000)
-"""How many jobs are tried first, to see how many to measure with: more for who is too fast."""
 
 
 def send(bench: Bench) -> None:
@@ -72,7 +70,7 @@ def drain_cores(bench: Bench) -> None:
 
 
 def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Found:
-    jobs = bench.jobs(kind, contender, lambda: _probe_drain(contender), 2.5, 400_000)
+    jobs = bench.jobs(kind, contender, lambda: probe_drain(contender), 2.5, 400_000)
     with server_for(contender) as server:
         if processes > 1:
             return drain_together(contender, server, jobs, processes)
@@ -81,22 +79,6 @@ def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Fou
         found = drain(contender, server, jobs)
     bench.learn(kind, contender, found.figures["rate"])
     return found
-
-
-def _probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> float:
-    """Jobs a second."""
-    rate = 0.0
-    for jobs in PROBES:
-        with server_for(contender) as server:
-            fill(contender, server, jobs)
-            try:
-                rate = drain(contender, server, jobs, options=options).figures["rate"]
-            except TooFast:
-                rate = 10.0 * jobs
-                continue
-        if jobs / rate > 0.5:
-            break
-    return rate
 
 
 def pick_up(bench: Bench) -> None:
@@ -136,7 +118,7 @@ def sleep(bench: Bench) -> None:
 
         def measure(contender: Contender, at_once: int = at_once, kind: str = kind) -> Found:
             options: dict[str, object] = {"handler": "sleep", "concurrency": at_once}
-            probe = partial(_probe_drain, contender, options)
+            probe = partial(probe_drain, contender, options)
             jobs = max(3 * at_once, bench.jobs(kind, contender, probe, 2.5, 200_000))
             with server_for(contender) as server:
                 fill(contender, server, jobs)
@@ -157,7 +139,7 @@ def contention(bench: Bench) -> None:
             for processes in PROCESSES:
 
                 def measure(contender: Contender, processes: int = processes) -> Found:
-                    probe = partial(_probe_drain, contender)
+                    probe = partial(probe_drain, contender)
                     # Enough for a second of all of them, whatever they do to each other.
                     jobs = bench.jobs("drain", contender, probe, 3.0, 400_000)
                     with server_for(contender) as server:
