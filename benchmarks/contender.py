@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil  # type: ignore[import-untyped]
-
 from benchmarks import environments
+from benchmarks.noise import family_cpu
 from benchmarks.results import Entry
 
 PROGRAMS = Path(__file__).parent / "contenders"
@@ -95,7 +94,7 @@ class Worker:
 
     def cpu(self) -> float:
         """Seconds of processor time, of all its processes."""
-        return group_cpu(self._process.pid)
+        return family_cpu(self._process.pid)
 
     def check(self) -> None:
         """Raise if it has ended."""
@@ -164,20 +163,6 @@ def working(
     finally:
         for worker in workers:
             worker.kill()
-
-
-def group_cpu(group: int) -> float:
-    """Seconds of processor time of a process and all its descendants, also those that ended."""
-    try:
-        leader = psutil.Process(group)
-        family = [leader, *leader.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0.0
-    seconds = 0.0
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            seconds += sum(process.cpu_times()[:4])
-    return seconds
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple, Protocol
 
+from benchmarks.noise import family_cpu
 from tests.servers import PgServer, RedisServer, free_port, pg_binaries, redis_binary, valkey_binary
 
 MAJORS = (18, 17, 16, 15)
@@ -99,7 +100,7 @@ class OnPg:
         self.version = f"PostgreSQL {version}, default settings, fsync on"
 
     def cpu(self) -> float:
-        return self._server.cpu()
+        return family_cpu(self._server.pid)
 
     def counters(self) -> Counters:
         [[transactions]] = self._server.ask("select sum(xact_commit) from pg_stat_database")
