@@ -180,7 +180,7 @@ def main() -> None:
         case "send":
             uvloop.run(send(given, 1, given.pause, 20))
         case "send-many":
-            uvloop.run(send(given, given.batch or 500, 0, 0))
+            uvloop.run(send(given, given.batch or 1000, 0, 0))
         case "work":
             meter = Meter()
             meter.up()
