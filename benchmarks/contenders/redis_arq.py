@@ -23,7 +23,7 @@ from meter import Meter, Stopwatch, options, payload
 
 CONCURRENCY = 100
 BATCH = 100
-POLL = 0.005
+POLL = 0.001
 
 
 async def send(args: Namespace, redis: ArqRedis) -> None:

@@ -5,23 +5,35 @@
 
 A fetched job is in its worker's set of unacknowledged ones until it has ended. Who dies leaves it
 there; when its heartbeat is older than `heartbeat_timeout`, any call of another worker may move it
-back, with a chance of `maintenance_chance` in a million. So: at least once.
+back, with a chance of `maintenance_chance` in a million. So: at least once. The default chance is a
+tenth of this one, which an idle worker takes very long to hit.
+
+Its worker polls: every millisecond (`worker_timeout`; a second by default), which is what gives it a
+short pick-up. The default prefetch, twice the threads, makes a drain wait for the next poll; 500 does
+not. With that, 2 to 16 threads are alike (4,000 to 5,200 jobs/s); eight is the default.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from argparse import Namespace
 
-import dramatiq
 import handlers
-from dramatiq.brokers.redis import RedisBroker
 from meter import Meter, Stopwatch, options, payload
+from redis import ConnectionPool, Redis
+
+os.environ["dramatiq_queue_prefetch"] = "500"  # noqa: SIM112 - its name; dramatiq reads it when it is imported
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
 
 THREADS = 8
-POLL = 5
+POLL = 1
+CONNECTIONS = 5000
+"""Each thread needs one; redis-py allows a hundred unless told otherwise."""
 
 
 def message(number: int) -> dramatiq.Message:
@@ -63,7 +75,10 @@ def work(args: Namespace, broker: RedisBroker) -> None:
 def main() -> None:
     logging.disable(logging.WARNING)
     args = options()
-    broker = RedisBroker(url=args.url, heartbeat_timeout=30_000, maintenance_chance=10_000)
+    pool = ConnectionPool.from_url(args.url, max_connections=CONNECTIONS)
+    broker = RedisBroker(
+        client=Redis(connection_pool=pool), heartbeat_timeout=30_000, maintenance_chance=10_000
+    )
     broker.declare_queue("default")
     commands = {"send": send, "send-many": send_many, "work": work}
     commands[args.command](args, broker)

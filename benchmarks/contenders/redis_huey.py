@@ -17,8 +17,11 @@ import handlers
 from huey import RedisHuey
 from huey.api import TaskWrapper
 from meter import Meter, Stopwatch, options, payload
+from redis import ConnectionPool
 
-THREADS = 8
+THREADS = 32
+CONNECTIONS = 5000
+"""Each thread needs one; redis-py allows a hundred unless told otherwise."""
 
 
 def register(huey: RedisHuey, args: Namespace, meter: Meter | None) -> TaskWrapper:
@@ -62,7 +65,8 @@ def work(args: Namespace, huey: RedisHuey) -> None:
 def main() -> None:
     logging.disable(logging.WARNING)
     args = options()
-    huey = RedisHuey(url=args.url, results=False)
+    pool = ConnectionPool.from_url(args.url, max_connections=CONNECTIONS)
+    huey = RedisHuey(connection_pool=pool, results=False)
     commands = {"send": send, "send-many": send_many, "work": work}
     commands[args.command](args, huey)
 

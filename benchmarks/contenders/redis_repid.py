@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from argparse import Namespace
 
 import handlers
@@ -20,7 +21,7 @@ from meter import Meter, Stopwatch, options, payload, unsupported
 from repid import RedisServer, Repid, Router
 from repid.converter import BasicConverter
 
-CONCURRENCY = 1000
+CONCURRENCY = 10
 BATCH = 100
 READ = 100
 HEADERS = {"topic": "job"}
@@ -57,7 +58,12 @@ async def send_many(args: Namespace, app: Repid) -> None:
 async def work(args: Namespace, app: Repid) -> None:
     meter = Meter()
     router = Router()
-    router.actor(handlers.coroutine(meter, args.handler), name="job", converter=BasicConverter)
+    router.actor(
+        handlers.coroutine(meter, args.handler),
+        name="job",
+        timeout=math.inf,
+        converter=BasicConverter,
+    )
     app.include_router(router)
     meter.up()
     await app.run_worker(tasks_limit=args.concurrency or CONCURRENCY)
