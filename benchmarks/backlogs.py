@@ -14,7 +14,7 @@ FEW = 1_000
 BACKLOG = 500_000
 DELAYED = 300_000
 A_DAY = 86_400.0
-LONGEST_FILL = 60.0
+LONGEST_FILL = 30.0
 """Seconds that filling may take. A slow contender gets a shorter backlog, and its figures say so."""
 
 

@@ -14,6 +14,8 @@ from benchmarks.rates import fitting
 from benchmarks.results import Sample
 from benchmarks.servers import BenchServer
 
+SLOW = 0.3
+"""The part of the fastest peer's rate below which a peer is measured once."""
 Measure = Callable[[Contender], "Found"]
 
 
@@ -50,11 +52,17 @@ class Bench:
     def in_rounds(
         self, workload: str, contenders: Sequence[Contender], measure: Measure, rounds: int = 0
     ) -> None:
-        """Measure all, one after the other, and all of them again."""
+        """Measure all, one after the other, and all of them again.
+
+        Peers that had less than a part of the rate of the fastest peer are measured once: they will
+        not be the fastest, and a slow one takes as long as a fast one.
+        """
         for number in range(rounds or self.rounds):
+            slow = self._slow(workload)
             # Who is first in one round is last in the next.
             for contender in contenders if number % 2 == 0 else contenders[::-1]:
-                self.one(workload, contender, number, measure)
+                if contender.name not in slow:
+                    self.one(workload, contender, number, measure)
 
     def one(self, workload: str, contender: Contender, number: int, measure: Measure) -> None:
         """One measurement. What a contender cannot do is a finding, too."""
@@ -99,13 +107,22 @@ class Bench:
         self._pace[kind, contender.name] = rate
 
     def _drained(self, contender: Contender) -> float:
-        rates = [
-            sample.figures["rate"]
-            for sample in self.samples
-            if (sample.workload, sample.contender) == ("drain", contender.name)
-            and "rate" in sample.figures
-        ]
-        return statistics.median(rates) if rates else 0.0
+        return self._rates("drain").get(contender.name, 0.0)
+
+    def _slow(self, workload: str) -> set[str]:
+        peers = {one.name: one.entry.store for one in self.contenders if one.entry.is_peer}
+        rates = {name: rate for name, rate in self._rates(workload).items() if name in peers}
+        best: dict[str, float] = {}
+        for name, rate in rates.items():
+            best[peers[name]] = max(rate, best.get(peers[name], 0.0))
+        return {name for name, rate in rates.items() if rate < SLOW * best[peers[name]]}
+
+    def _rates(self, workload: str) -> dict[str, float]:
+        found: dict[str, list[float]] = {}
+        for sample in self.samples:
+            if sample.workload == workload and "rate" in sample.figures:
+                found.setdefault(sample.contender, []).append(sample.figures["rate"])
+        return {name: statistics.median(rates) for name, rates in found.items()}
 
 
 @contextmanager

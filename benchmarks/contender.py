@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -199,6 +200,8 @@ def _flags(options: Mapping[str, object]) -> list[object]:
 
 
 def _start(command: list[str]) -> subprocess.Popen[str]:
+    if guard := shutil.which("setpriv"):  # if we are killed ourselves, it goes too
+        command = [guard, "--pdeathsig", "KILL", "--", *command]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

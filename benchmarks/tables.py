@@ -173,7 +173,7 @@ def kept(results: Results) -> list[str]:
         sign = "at most" if promise.at_most else "at least"
         found = "not measured" if promise.found is None else f"{promise.found:.2f}"
         wanted = f"{sign} {promise.wanted:g}" if promise.wanted else "-"
-        verdict = "met" if promise.is_met else "**not met**"
+        verdict = "met" if promise.is_met else "-" if promise.found is None else "**not met**"
         what = f"{promise.what} ({promise.against})" if promise.against else promise.what
         rows.append([what, wanted, found, verdict])
     return table(["ratio", "promised", "measured", ""], rows)

@@ -66,7 +66,9 @@ def drain_cores(bench: Bench) -> None:
     """As many worker processes as there are processors; rate is that of all of them."""
     cores = os.cpu_count() or 1
     contenders = bench.on("redis", "pg")
-    bench.in_rounds("drain-cores", contenders, partial(_drain, bench, "drain", cores))
+    bench.in_rounds(
+        "drain-cores", contenders, partial(_drain, bench, "drain", cores), max(1, bench.rounds - 1)
+    )
 
 
 def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Found:
@@ -83,7 +85,7 @@ def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Fou
 
 def pick_up(bench: Bench) -> None:
     """From the send of a job to its handler, on an idle worker. p50 and p99 in ms."""
-    jobs = max(20, int(100 * bench.scale))
+    jobs = max(20, int(80 * bench.scale))
 
     def measure(contender: Contender) -> Found:
         with (
@@ -128,14 +130,14 @@ def sleep(bench: Bench) -> None:
             return Found(found.figures | {"theory": at_once / AWAITED}, found.others)
 
         for store in ("redis", "pg"):
-            bench.in_rounds(kind, bench.fastest(store, 2), measure)
+            bench.in_rounds(kind, bench.fastest(store), measure)
 
 
 def contention(bench: Bench) -> None:
     """bee with 1 to 16 worker processes: the server's processor time and calls for a job."""
     for store in ("redis", "pg"):
         ours = [one for one in bench.on(store) if one.entry.title == "bee"]
-        for number in range(bench.rounds):
+        for number in range(max(1, bench.rounds - 1)):
             for processes in PROCESSES:
 
                 def measure(contender: Contender, processes: int = processes) -> Found:

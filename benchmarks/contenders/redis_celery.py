@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["celery==5.7.0", "redis==8.1.0", "hiredis==3.5.0"]
+# dependencies = ["celery==5.7.0", "redis==8.1.0", "hiredis==3.5.0", "packaging==25.0"]
 # ///
 """celery on Redis.
 
