@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from benchmarks import noise, servers
 from benchmarks.contender import Contender, Trouble
+from benchmarks.promises import NO_WORKERS
 from benchmarks.rates import fitting
 from benchmarks.results import Sample
 from benchmarks.servers import BenchServer
@@ -44,9 +45,9 @@ class Bench:
         return [one for one in self.contenders if one.entry.store in stores]
 
     def fastest(self, store: str, most: int = 1) -> list[Contender]:
-        """bee, the limit, and the peers of a store that drained fastest in this run."""
+        """bee, the limit, and the worker libraries of a store that drained fastest in this run."""
         ours = [one for one in self.on(store) if not one.entry.is_peer]
-        peers = [one for one in self.on(store) if one.entry.is_peer]
+        peers = [one for one in self.on(store) if one.entry.is_peer and one.name not in NO_WORKERS]
         return ours + sorted(peers, key=self._drained, reverse=True)[:most]
 
     def in_rounds(
