@@ -46,7 +46,7 @@ def page(results: Results) -> str:
         "",
         "## What we promise",
         "",
-        f"{met} of {len(made)} are met in this run. Who counts as a worker that survives a kill is [measured, too](#kill-9).",
+        f"{met} of {len(made)} are met in this run. Who counts as a worker that survives a kill is [measured, too](#when-a-worker-is-killed).",
         "",
         *tables.kept(results),
         "",
@@ -102,7 +102,7 @@ def _particulars(results: Results) -> list[str]:
         "",
         *tables.contention(results),
         "",
-        "## kill -9",
+        "## When a worker is killed",
         "",
         "A worker is killed in the middle of a job, and another one is started at once. All have the settings with"
         " which they were measured above.",
@@ -131,7 +131,7 @@ def _how(results: Results) -> list[str]:
         " script or statement for a batch, no library around it.",
         "- Every measurement has a new server, on the same machine. PostgreSQL has been vacuumed and has its statistics."
         " A job is about 200 bytes of JSON, its handler does nothing.",
-        "- Contenders take turns, round by round; a peer with less than a third of the rate of the fastest one is measured once. The number of jobs is such that a measurement takes seconds. A rate is"
+        "- Contenders take turns, round by round; a peer with less than 30 % of the rate of the fastest one is measured once. The number of jobs is such that a measurement takes seconds. A rate is"
         " that from the first report of a worker to the last, so starting up counts for nothing; of several processes,"
         " that while all are at work.",
         "- *Send in batches* is the fastest way that a library documents: a call for many, or many calls at once.",
