@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,6 +81,11 @@ class Bench:
             figures, others = found.figures, found.others
         except Trouble as trouble:
             problem = str(trouble)
+        except (
+            Exception
+        ) as error:  # of a server or of ours: the others shall be measured all the same
+            traceback.print_exc()
+            problem = f"{type(error).__name__}: {error}"[:200]
         self.samples.append(
             Sample(
                 workload=workload,

@@ -57,13 +57,23 @@ def main() -> None:
     say(f"{len(contenders)} contenders: {' '.join(one.name for one in contenders)}")
     bench = Bench(contenders=contenders, rounds=given.rounds, scale=given.scale)
     versions = {store: _version(store) for store in given.store if bench.on(store)}
+    out = None if given.short and given.out is None else given.out or LATEST
     for name in given.workloads or WORKLOADS:
         since = time.monotonic()
         WORKLOADS[name](bench)
         say(f"{name}: {time.monotonic() - since:.0f} s")
-    results = Results(
+        results = _results(bench, versions, (time.monotonic() - began) / 60)
+        if out is not None:  # after each, so that an hour's work is not lost by what comes last
+            write(results, out)
+    _summarise(results)
+    if any(s.problem for s in results.samples if s.contender.endswith(("_bee", "_raw"))):
+        sys.exit("bee or the limit could not be measured")
+
+
+def _results(bench: Bench, versions: dict[str, str], minutes: float) -> Results:
+    return Results(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        minutes=round((time.monotonic() - began) / 60, 1),
+        minutes=round(minutes, 1),
         command=" ".join(["python -m benchmarks.run", *sys.argv[1:]]),
         machine=Machine(
             processors=os.cpu_count() or 1,
@@ -72,16 +82,9 @@ def main() -> None:
             python=platform.python_version(),
             servers=versions,
         ),
-        entries=[one.entry for one in contenders],
+        entries=[one.entry for one in bench.contenders],
         samples=bench.samples,
     )
-    if given.out is not None or not given.short:
-        write(results, given.out or LATEST)
-    _summarise(results)
-    if any(
-        sample.problem for sample in results.samples if sample.contender.endswith(("_bee", "_raw"))
-    ):
-        sys.exit("bee or the limit could not be measured")
 
 
 def _version(store: str) -> str:

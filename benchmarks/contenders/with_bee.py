@@ -1,7 +1,8 @@
 """bee's contender on any store: a hive as a program that follows the production pages has it.
 
 Defaults throughout, the log on INFO as `bee worker` sets it up, uvloop as with `--loop uvloop`, and 100
-jobs at once: a worker leases and settles in batches of up to its concurrency.
+jobs at once: a worker leases and settles in batches of up to its concurrency. From 100 to 1,000 at once the
+processor time of worker and server for a job is the same.
 """
 
 from __future__ import annotations
