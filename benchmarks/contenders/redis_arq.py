@@ -5,7 +5,11 @@
 
 A job stays in the queue until it has ended; a key that expires says that somebody runs it. Who dies
 leaves that key, and when it has expired, `job_timeout` and ten seconds later, the job is taken again.
-So: at least once.
+So: at least once. `keep_result=0` keeps no result.
+
+Its worker polls: every millisecond (`poll_delay`; half a second by default), which gives it a short
+pick-up. 10 to 300 jobs at a time are alike (2,200 to 2,500 jobs/s), 300 is a little ahead. There is no
+bulk send; gathering fifty is as good as any. uvloop and hiredis are used.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from arq import ArqRedis, Worker, create_pool, func
 from arq.connections import RedisSettings
 from meter import Meter, Stopwatch, options, payload
 
-CONCURRENCY = 100
-BATCH = 100
+CONCURRENCY = 300
+BATCH = 50
 POLL = 0.001
 
 

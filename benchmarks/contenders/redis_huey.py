@@ -5,6 +5,9 @@
 
 A job is popped when it is taken and nothing remembers it: at most once, a worker that dies loses what
 it runs. There is no setting for that. Results are off, reads block.
+
+32 threads are its fastest (4,400 to 4,900 jobs/s; 1 to 16 are 2,900 to 4,000, greenlets 2,300 to
+3,400). There is no bulk send.
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@
 A job is read through a consumer group and acknowledged when it has ended. Who dies leaves it pending;
 with a `claim_interval` (there is none by default, and then it stays there for good) another worker
 claims it when it has been idle for `min_idle_ms`. So: at least once.
+
+10 jobs at a time are its fastest (8,000 to 10,300 jobs/s; 100 and 1,000 are 5,400 to 8,800): it costs a
+connection for each that ends at the same time. No time limit, which spares a timer per job; no
+validation of parameters. There is no bulk send; gathering fifty is the fastest. uvloop and hiredis are used.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from repid import RedisServer, Repid, Router
 from repid.converter import BasicConverter
 
 CONCURRENCY = 10
-BATCH = 100
+BATCH = 50
 READ = 100
+"""Jobs in one read; 10 to 500 are alike."""
 HEADERS = {"topic": "job"}
 
 

@@ -22,7 +22,7 @@ from meter import Meter, Stopwatch, options, payload, unsupported
 from redis import Redis
 from rq import Queue, Retry, SimpleWorker
 
-BATCH = 500
+BATCH = 100
 FUNCTION = "handlers.job"
 """rq finds a task by the name of its module and its own, so the worker puts it there."""
 

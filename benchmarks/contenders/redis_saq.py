@@ -6,6 +6,10 @@
 A job is moved to a list of active ones when it is taken, and struck off when it has ended. Who dies
 leaves it there, until a sweep finds it older than its `timeout`; it runs again only if `retries` allow
 a second attempt. So: at least once. `ttl=-1` keeps nothing of a job that has ended.
+
+Reads block, one connection for each job at a time; 5 to 50 of them are alike (1,900 to 2,070 jobs/s),
+twenty is a little ahead. There is no bulk send; a queue lets twenty sends run at a time by default,
+and gathering more than that is not faster. uvloop and hiredis are used.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from saq import Worker
 from saq.queue.redis import RedisQueue
 
 CONCURRENCY = 20
-BATCH = 100
+BATCH = 20
 JOB = {"timeout": 30, "retries": 3, "ttl": -1}
 
 

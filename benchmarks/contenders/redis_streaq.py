@@ -6,6 +6,9 @@
 A job is read through a consumer group and acknowledged when it has ended. A worker renews what it runs;
 who dies leaves it idle, and after `idle_timeout` another worker reads it again. So: at least once.
 `ttl=0` keeps no result, `silent` logs nothing per job.
+
+100 jobs at a time and as many prefetched; 10 to 300 are alike (1,100 to 1,300 jobs/s). 500 in one
+`enqueue_many` is faster than 100 and than 1,000. uvloop is used; coredis has a parser of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from meter import Meter, Stopwatch, options, payload
 from streaq import Worker
 
 CONCURRENCY = 100
-BATCH = 100
+BATCH = 500
 
 
 def register(worker: Worker, args: Namespace, meter: Meter | None):

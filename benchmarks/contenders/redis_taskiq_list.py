@@ -1,10 +1,14 @@
 # /// script
 # dependencies = ["taskiq[orjson]==0.13.0", "taskiq-redis==1.2.4", "redis==8.1.0", "hiredis==3.5.0", "uvloop==0.23.0"]
 # ///
-"""taskiq with its stream broker.
+"""taskiq with its list broker.
 
-A job is read through a consumer group and acknowledged when its handler has ended. Who dies leaves it
-pending, and whoever reads next claims it when it has been idle for `idle_timeout`. So: at least once.
+A job is popped when it is taken and nothing remembers it: at most once, a worker that dies loses what
+it runs and what it has prefetched. There is no setting for that; the stream broker is.
+
+100 jobs at a time and as many prefetched; 30 to 300 are alike (2,300 to 2,900 jobs/s). No result
+backend, orjson, parameters not validated. There is no bulk send; gathering twenty is the fastest.
+uvloop and hiredis are used.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from taskiq.serializers import ORJSONSerializer
 from taskiq_redis import ListQueueBroker
 
 CONCURRENCY = 100
-BATCH = 100
+BATCH = 20
 
 
 async def send(args: Namespace, broker: ListQueueBroker) -> None:

@@ -4,7 +4,12 @@
 """taskiq with its stream broker.
 
 A job is read through a consumer group and acknowledged when its handler has ended. Who dies leaves it
-pending, and whoever reads next claims it when it has been idle for `idle_timeout`. So: at least once.
+pending, and when it has been idle for `idle_timeout` another worker claims it. So: at least once. But a
+worker looks for pending jobs only after it has read a new one: where none is sent, none is run again.
+
+100 jobs at a time and as many prefetched; 10 to 1,000 are alike (2,100 to 2,750 jobs/s). No result
+backend, orjson, parameters not validated. There is no bulk send; gathering twenty is the fastest.
+uvloop and hiredis are used.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from taskiq.serializers import ORJSONSerializer
 from taskiq_redis import RedisStreamBroker
 
 CONCURRENCY = 100
-BATCH = 100
+BATCH = 20
 
 
 async def send(args: Namespace, broker: RedisStreamBroker) -> None:
