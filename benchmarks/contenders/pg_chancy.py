@@ -3,14 +3,16 @@
 # ///
 """chancy.
 
-The asyncio executor, uvloop, and `eager_polling`: a worker fetches whenever a job has ended, as many as it has room
-for, so 1,000 at once is a batch of up to 1,000; 100 is slower, 3,000 no faster. Of the default plugins it has those that
-elect a leader, prune, and recover; not metrics and workflows. With the default timers a job of a
-worker that was killed runs again after two minutes; here they are shortened so that it is half a minute.
+The asyncio executor, uvloop, and `eager_polling`: a worker fetches whenever a job has ended, as many as it
+has room for, so 1,000 at once is a batch of up to 1,000; 100 is slower, 3,000 no faster. Of the default
+plugins it has those that elect a leader, prune, and recover; not metrics and workflows. With the default
+timers a job of a worker that was killed runs again after two minutes; here they are shortened so that it
+is half a minute.
 
 The end of a job is kept in memory and written with others, every second by default: the handlers run far
-ahead of it, and after a crash run again. So a job is counted here when its end has been committed, not
-when its handler has returned. A job whose worker has no heartbeat for 30 seconds is pending again. So: at least once.
+ahead of it, and after a crash run again. So a job is counted here when its end has been committed, not when
+its handler has returned. A job whose worker has had no heartbeat for 30 seconds is pending again. So: at
+least once.
 """
 
 from __future__ import annotations
@@ -74,9 +76,11 @@ async def send_many(args: Namespace, chancy: Chancy) -> None:
     due = datetime.now(UTC) + timedelta(seconds=args.delay) if args.delay else None
     one = task.job.with_scheduled_at(due) if due else task.job
     watch = Stopwatch()
-    jobs = [one.with_kwargs(payload=payload(number)) for number in range(args.jobs)]
-    async for _ in chancy.push_many(jobs, batch_size=batch):
-        pass
+    for start in range(0, args.jobs, batch):
+        numbers = range(start, min(start + batch, args.jobs))
+        jobs = [one.with_kwargs(payload=payload(number)) for number in numbers]
+        async for _ in chancy.push_many(jobs, batch_size=batch):
+            pass
     watch.stop(args.jobs, f"push_many of {batch}")
 
 

@@ -1,16 +1,17 @@
 # /// script
 # dependencies = ["pgmq[async]==1.1.4", "asyncpg==0.32.0", "orjson==3.13.0", "psycopg[binary]==3.3.8", "uvloop==0.23.0"]
 # ///
-"""pgmq's Python client.
+"""pgmq's Python client, which is no worker library.
 
-It is a client, not a worker library: what works here is a loop of our own that reads a batch of messages, runs a task for
-each, and deletes them all. It has no retries, no timeouts and no renewal of what it has read. Two such
-loops of 500 take turns; one alone has three quarters of the speed, three no more than two. An idle one
-polls every 10 ms within the server; the client's default is 100. The functions of the extension are
-installed from the SQL that the client ships for servers without it.
+What works here is a loop of our own that reads a batch of messages, runs a task for each, and deletes them
+all. It has no retries, no timeouts and no renewal of what it has read. Two such loops of 500 take turns;
+one alone has three quarters of the speed, three no more than two. An idle one polls every 10 ms within the
+server; the client's default is 100. Every call is given a connection: without it, it takes one from a pool,
+whose reset is a round trip more. The functions of the extension are installed from the SQL that the client
+ships for servers without it.
 
 A message is hidden for 30 seconds, the client's default, when it is read, and deleted after its handler has
-ended; whose reader has died comes back after that. So: at least once.
+ended; one whose reader has died comes back after that. So: at least once.
 """
 
 from __future__ import annotations
@@ -31,28 +32,30 @@ FETCH = 500
 LOOPS = 2
 POLL = 10
 BATCH = 1000
-VISIBLE_AFTER = 30
+HIDDEN = 30
 
 
 async def send(args: Namespace, queue: AsyncPGMQueue) -> None:
-    for number in range(20):
-        await queue.send("bench", payload(number))
-    watch = Stopwatch()
-    for number in range(args.jobs):
-        if args.pause:
-            await asyncio.sleep(args.pause)
-        await queue.send("bench", payload(number))
-    watch.stop(args.jobs, "send")
+    async with queue.pool.acquire() as link:
+        for number in range(20):
+            await queue.send("bench", payload(number), conn=link)
+        watch = Stopwatch()
+        for number in range(args.jobs):
+            if args.pause:
+                await asyncio.sleep(args.pause)
+            await queue.send("bench", payload(number), conn=link)
+        watch.stop(args.jobs, "send")
 
 
 async def send_many(args: Namespace, queue: AsyncPGMQueue) -> None:
     batch = args.batch or BATCH
     delay = math.ceil(args.delay) or None
-    watch = Stopwatch()
-    for start in range(0, args.jobs, batch):
-        numbers = range(start, min(start + batch, args.jobs))
-        await queue.send_batch("bench", [payload(number) for number in numbers], delay=delay)
-    watch.stop(args.jobs, f"send_batch of {batch}")
+    async with queue.pool.acquire() as link:
+        watch = Stopwatch()
+        for start in range(0, args.jobs, batch):
+            jobs = [payload(number) for number in range(start, min(start + batch, args.jobs))]
+            await queue.send_batch("bench", jobs, delay=delay, conn=link)
+        watch.stop(args.jobs, f"send_batch of {batch}")
 
 
 async def work(args: Namespace, queue: AsyncPGMQueue) -> None:
@@ -61,17 +64,17 @@ async def work(args: Namespace, queue: AsyncPGMQueue) -> None:
     at_once = args.concurrency or LOOPS * FETCH
     loops = min(LOOPS, at_once)
 
-    async def loop() -> None:
+    async def loop(link: asyncpg.pool.PoolConnectionProxy) -> None:
         while True:
             found = await queue.read_with_poll(
-                "bench", vt=VISIBLE_AFTER, qty=at_once // loops, poll_interval_ms=POLL
+                "bench", vt=HIDDEN, qty=at_once // loops, poll_interval_ms=POLL, conn=link
             )
             if found:
                 await asyncio.gather(*(handle(each.message) for each in found))
-                await queue.delete_batch("bench", [each.msg_id for each in found])
+                await queue.delete_batch("bench", [each.msg_id for each in found], conn=link)
 
     meter.up()
-    await asyncio.gather(*(loop() for _ in range(loops)))
+    await asyncio.gather(*[loop(await queue.pool.acquire()) for _ in range(loops)])
 
 
 def install(url: str) -> None:

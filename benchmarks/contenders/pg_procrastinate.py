@@ -3,14 +3,14 @@
 # ///
 """procrastinate.
 
-Its application may be given a pool: this one has no check of a connection whenever it is taken, and commits each
-statement by itself. Together that is twice the speed of the pool it makes itself. 10 jobs at once, on
+Its application may be given a pool: this one does not check a connection whenever it is taken, and commits
+each statement by itself. Together that is twice the speed of the pool it makes itself. 10 jobs at once, on
 as many connections, were as fast as 30 or 100. Workers are woken by LISTEN, the default; jobs that
 succeeded are deleted.
 
-A job is marked when it is taken and deleted when it has ended. Who dies leaves it marked for ever; the
-documentation has a periodic task for this, to be written by the user, that retries the jobs of workers without a
-heartbeat for 30 seconds. It is here, every ten seconds. So: at least once, if one does that.
+A job is marked when it is taken and deleted when it has ended. Who dies leaves it marked for ever; for this
+the documentation has the user write a periodic task, which retries the jobs of workers without a heartbeat
+for 30 seconds. It is here, every ten seconds. So: at least once, if one does that.
 """
 
 from __future__ import annotations
