@@ -45,7 +45,7 @@ def options() -> argparse.Namespace:
     if given.short:
         given.only = given.only or ["_bee", "_raw"]
         given.workloads = given.workloads or SHORT
-        given.rounds, given.scale = 1, 0.4
+        given.rounds, given.scale = 1, 0.3
     return given
 
 
