@@ -1,1 +1,1 @@
-"""Measurements: run them as modules, `python -m benchmarks.drain`."""
+"""Measurements: run them as modules, `python -m benchmarks.run`."""

@@ -15,7 +15,7 @@ import time
 
 import bee_core as bee
 from bee_pg import PgBroker
-from benchmarks.speed import BATCH, QUEUE, Noop, bee_send, handle
+from benchmarks.noop import BATCH, QUEUE, Noop, bee_send, handle
 from tests.servers import PgServer
 
 FILL = """

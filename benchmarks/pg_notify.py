@@ -22,7 +22,7 @@ from pathlib import Path
 
 import bee_core as bee
 from bee_pg import PgBroker
-from benchmarks.speed import QUEUE, Noop, handle
+from benchmarks.noop import QUEUE, Noop, handle
 from tests.servers import PgServer, pg_binaries
 
 CLIENTS = (1, 4, 16, 32)

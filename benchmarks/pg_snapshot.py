@@ -18,7 +18,7 @@ import psycopg
 import bee_core as bee
 from bee_core.events import BrokerAilment, Event
 from bee_pg import PgBroker
-from benchmarks.speed import BATCH, QUEUE, Noop
+from benchmarks.noop import BATCH, QUEUE, Noop
 from tests.servers import PgServer
 
 WINDOW = 10.0

@@ -122,6 +122,11 @@ class PgServer(_Postgres):
         self._keep = keep
         self.start()
 
+    @property
+    def pid(self) -> int:
+        """That of the postmaster."""
+        return self._server.pid
+
     def cpu(self) -> float:
         """Seconds for which it and all its backends had a processor, in steps of 10 ms."""
         server = psutil.Process(self._server.pid)

@@ -1,0 +1,83 @@
+"""Whether a promise is met is decided by medians, and by who survives a kill."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.promises import Promise, promises
+from benchmarks.results import Results
+
+from .made_up import lost, results, sample
+
+
+def found(results: Results, words: str) -> Promise:
+    [promise] = [promise for promise in promises(results) if words in promise.what]
+    return promise
+
+
+def test_a_drain_is_compared_with_the_fastest_that_survived_a_kill() -> None:
+    run = results(
+        *[sample("drain", "redis_bee", n, rate=rate) for n, rate in enumerate((1, 600, 9_999))],
+        sample("drain", "redis_swift", rate=900),
+        sample("drain", "redis_safe", rate=100),
+        sample("drain", "redis_slow", rate=50),
+        lost("redis_swift"),
+        sample("kill", "redis_safe", seconds=30),
+        sample("kill", "redis_slow", seconds=30),
+    )
+
+    promise = found(run, "Redis: drain, of the fastest worker")
+
+    assert (6.0, "safe", True) == (promise.found, promise.against, promise.is_met)
+
+
+def test_a_send_is_compared_with_the_fastest_of_all() -> None:
+    run = results(
+        sample("send", "redis_bee", rate=600),
+        sample("send", "redis_swift", rate=800),
+        lost("redis_swift"),
+    )
+
+    promise = found(run, "Redis: send one by one")
+
+    assert (0.75, "swift", False) == (promise.found, promise.against, promise.is_met)
+
+
+def test_for_a_delay_the_smallest_is_the_best() -> None:
+    run = results(
+        sample("pick-up", "redis_bee", p50=2.0, p99=9.0),
+        sample("pick-up", "redis_swift", p50=1.0, p99=20.0),
+        sample("pick-up", "redis_safe", p50=4.0, p99=10.0),
+    )
+
+    p50, p99 = found(run, "Redis: idle pick-up, p50"), found(run, "Redis: idle pick-up, p99")
+
+    assert (2.0, False) == (p50.found, p50.is_met)
+    assert (0.9, True) == (p99.found, p99.is_met)
+
+
+@pytest.mark.parametrize(("busy", "is_met"), [(0.5, False), (0.95, True)])
+def test_waiting_handlers_may_be_slower_than_theory_only_if_the_loop_is_full(
+    busy: float, is_met: bool
+) -> None:
+    run = results(sample("sleep-1000", "redis_bee", rate=80.0, theory=100.0, busy=busy))
+
+    assert is_met == found(run, "Redis: 1,000 handlers").is_met
+
+
+def test_what_a_backlog_costs_is_compared_round_by_round() -> None:
+    costs = [(10.0, 10.0), (30.0, 20.0), (42.0, 40.0)]
+    run = results(
+        *[
+            sample("backlog", "redis_bee", n, **{"many-cost": many, "few-cost": few})
+            for n, (many, few) in enumerate(costs)
+        ]
+    )
+
+    promise = found(run, "Redis: cost of a job")
+
+    assert (1.05, True) == (promise.found, promise.is_met)
+
+
+def test_what_was_not_measured_is_not_met() -> None:
+    assert not any(promise.is_met for promise in promises(results()))
