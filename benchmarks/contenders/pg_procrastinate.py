@@ -4,8 +4,8 @@
 """procrastinate.
 
 Its application may be given a pool: this one does not check a connection whenever it is taken, and commits
-each statement by itself. Together that is twice the speed of the pool it makes itself. 10 jobs at once, on
-as many connections, were as fast as 30 or 100. Workers are woken by LISTEN, the default; jobs that
+each statement by itself. Together that was twice the speed of the pool it makes itself. 10 jobs at once, on
+as many connections: 30 and 100 were faster in one run and slower in another. Workers are woken by LISTEN, the default; jobs that
 succeeded are deleted.
 
 A job is marked when it is taken and deleted when it has ended. Who dies leaves it marked for ever; for this
