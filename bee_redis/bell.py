@@ -38,7 +38,7 @@ class Bell:
             await asyncio.wait({waiter}, timeout=timeout)
         except asyncio.CancelledError:
             if waiter.done() and waiter.exception() is None:
-                self._hand_over()  # it was woken, and somebody must look
+                self.pass_on()  # it was woken, and somebody must look
             raise
         finally:
             if not waiter.done():
@@ -73,11 +73,11 @@ class Bell:
                     self._key, b"BLPOP", self._key, _BLOCK, deadline=deadline
                 )
                 if woken:
-                    self._hand_over()
+                    self.pass_on()
         except Exception as error:  # whatever it is, those who wait are to hear of it
             self._fail(error)
 
-    def _hand_over(self) -> None:
+    def pass_on(self) -> None:
         """Wake somebody here, or else somebody elsewhere."""
         if self._waiters:
             self._waiters.popleft().set_result(None)

@@ -2,12 +2,14 @@
 -- Take ready messages, in order, and hide them.
 -- KEYS  see layout.lua
 -- ARGV  limit, duration, holder, how many may hold a key ('' any number), and two rates, of the queue and
---       of each key, as times and per ('' if there is none)
+--       of each key, as times and per ('' if there is none); and, if not every token may be given, n and k:
+--       then only every n-th, beginning with k (the parts of a spread queue share the tokens so)
 -- Returns microseconds until something else may become ready ('' if nothing will by itself, '0' if
 -- more is ready now), the time, then per lease: id, token and counters (packed), msg.
 local limit, duration, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local per_key, times, per = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local key_times, key_per = tonumber(ARGV[7]), tonumber(ARGV[8])
+local stride, first_token = tonumber(ARGV[9] or '1'), tonumber(ARGV[10] or '0')
 local head = call('HMGET', HEAD, 'paused', 'token')
 if head[1] then return {'', text(NOW)} end
 local successors = call('HLEN', NEXT) > 0
@@ -16,6 +18,7 @@ guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
 local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
+token = token - (token - first_token) % stride
 local DELIVERED = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
@@ -112,7 +115,7 @@ while taken < most and looks > 0 and passes > 0 do
         end
         counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or DELIVERED)
       end
-      token = token + 1
+      token = token + stride
       taken = taken + 1
       records[#records + 1] = id
       records[#records + 1] = struct.pack('>I8', token) .. spot
