@@ -391,6 +391,24 @@ class Described(Protocol):
 
 
 @runtime_checkable
+class Spread(Protocol):
+    """A store that spreads each queue over parts. Optional.
+
+    A message is in the part that its id says, and within a part all of the above holds. What is one
+    step is in one part, or is an InvalidOption: what a settlement sends, a group, the messages of a
+    key. What need not hold over several parts is in `bee_core.testing.conformance.spread`.
+    """
+
+    def id_beside(self, id: str) -> str:
+        """A fresh id in the part of another id, or of a key. `id/...` is there too."""
+        ...
+
+    def check_beside(self, id: str, drafts: Sequence[Draft]) -> None:
+        """Raise an InvalidOption unless these can be sent in one step with what has that id."""
+        ...
+
+
+@runtime_checkable
 class Store(Broker, Inspector, Protocol):
     """Both: what `bee_core.connect` returns and every backend is."""
 

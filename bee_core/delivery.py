@@ -30,6 +30,7 @@ from bee_core.group import AWAITS_HEADER, Group, plan_group
 from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease, attempt_number
 from bee_core.processes import Processes
 from bee_core.results import Result, reader
+from bee_core.spread import check_together, fresh_id
 from bee_core.strategy import Policy
 from bee_core.text import on_one_line
 from bee_core.tracing import traced_drafts
@@ -155,7 +156,10 @@ class Delivery(Generic[J]):
         Takes the options of `Queue.send`. If the handler fails, or no longer holds its job, it
         is not sent. Returns the id it will have.
         """
+        if options.get("id") is None:
+            options["id"] = fresh_id(self._queue.broker, self.id)
         draft = self._queue.draft(job, **options)
+        check_together(self._queue.broker, self.id, [draft])
         self.follow_ups += traced_drafts(self._queue.tracing, self.queue, [draft])
         return draft.id
 
@@ -176,9 +180,11 @@ class Delivery(Generic[J]):
         Takes the arguments of `Queue.group`. What this job is part of does not wait for it.
         """
         options = {"priority": priority, "policy": policy, "headers": headers, "key": key}
+        id = fresh_id(self._queue.broker, self.id) if id is None else id
         group, drafts = plan_group(
             self._queue.draft, jobs, then, id=id, timeout=timeout, options=options
         )
+        check_together(self._queue.broker, self.id, drafts)
         self.follow_ups += traced_drafts(self._queue.tracing, self.queue, drafts)
         return group
 

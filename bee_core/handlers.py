@@ -10,11 +10,11 @@ import msgspec
 from bee_core.codec import KIND_HEADER
 from bee_core.delivery import Call
 from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
-from bee_core.ids import new_id
 from bee_core.job import members, tag_of
 from bee_core.message import Counters, Draft, Lease, Note
 from bee_core.queue import Queue
 from bee_core.schedule import Schedule
+from bee_core.spread import fresh_id
 from bee_core.strategy import Backoff, Policy, Repeat, Rules, resolve
 from bee_core.ticks import COME_TO, SCHEDULE, SCHEDULE_RULES, Declared, declare, due, message_id
 
@@ -146,7 +146,8 @@ class Handlers(Generic[J]):
         if self._failure is None or KIND_HEADER in lease.headers:
             return ()
         report = _Report(lease.receipt.id, lease.body, dict(lease.headers), counters, note)
-        return (Draft(new_id(), msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
+        id = fresh_id(self._queue.broker, lease.receipt.id)
+        return (Draft(id, msgspec.json.encode(report), headers={KIND_HEADER: FAILURE}),)
 
     def _open_own(self, lease: Lease, kind: str) -> tuple[Any, str, Rules, Call]:
         """What is in a message of bee's own."""

@@ -35,6 +35,7 @@ from bee_core.ids import new_id
 from bee_core.job import policy_of
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, Ticket
 from bee_core.results import Result, await_end, reader
+from bee_core.spread import check_together, fresh_id
 from bee_core.stored import State, Stored
 from bee_core.strategy import Policy, Rules, check_policy, resolve
 from bee_core.tracing import Send, Tracing, traced_send
@@ -162,7 +163,7 @@ class Queue(Generic[J]):
         wait = seconds(delay, "delay") if at is None else _until(at, delay)
         if policy is not None or headers is not NO_HEADERS:
             headers = _headers(headers, policy)
-        name = new_id() if id is None else id
+        name = id if id is not None else new_id() if key is None else fresh_id(self.broker, key)
         return check_draft(Draft(name, body, wait, priority, headers, if_taken, key))
 
     async def group(
@@ -186,7 +187,9 @@ class Queue(Generic[J]):
         """
         options = {"priority": priority, "policy": policy, "headers": headers, "key": key}
         jobs = list(jobs)
+        id = fresh_id(self.broker, key) if id is None and key is not None else id
         group, drafts = plan_group(self.draft, jobs, then, id=id, timeout=timeout, options=options)
+        check_together(self.broker, group.id, drafts)
         tickets = await self.send_many(drafts)
         named = {group.id, *(job.id for job in jobs if isinstance(job, Draft))}
         kept = [one.id for one in tickets if one.sent is Sent.KEPT and one.id in named]
@@ -313,10 +316,7 @@ class Queue(Generic[J]):
 
 @lru_cache(maxsize=4096)
 def _rules(policy: Policy, kind: type, text: str | None) -> Rules:
-    levels = [policy]
-    own = policy_of(kind)
-    if own is not None:
-        levels.insert(0, own)
+    levels = [policy] if (own := policy_of(kind)) is None else [own, policy]
     if text is not None:
         try:
             levels.insert(0, msgspec.json.decode(text, type=Policy))

@@ -45,7 +45,7 @@ class Bell:
             if waiter.cancelled():
                 self._leave(waiter)
             elif waiter.exception() is None and waiter.result():
-                self._hand_over()  # it was woken, and somebody must look
+                self.pass_on()  # it was woken, and somebody must look
             raise
         finally:
             alarm.cancel()
@@ -72,11 +72,11 @@ class Bell:
                 deadline = _BLOCK + self._deadline
                 woken = await self._link.call(self._key, self._pop, deadline=deadline)
                 if woken:
-                    self._hand_over()
+                    self.pass_on()
         except Exception as error:  # whatever it is, those who wait are to hear of it
             self._fail(error)
 
-    def _hand_over(self) -> None:
+    def pass_on(self) -> None:
         """Wake somebody here, or else somebody elsewhere."""
         while self._waiters:
             if not (waiter := self._waiters.popleft()).done():  # else it is about to leave

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Self, cast
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
@@ -71,7 +72,15 @@ class RedisBroker(RedisInspector, Store):
     fsync       a send is confirmed by WAITAOF: it is on the server's disk
     replicas    a send is confirmed by WAIT: that many replicas have it
     check       look at the server's settings when it is first used
+    shards      spread each queue over that many parts: see `bee_redis.sharded`
     """
+
+    def __new__(cls, *_: object, shards: int | None = None, **__: object) -> Self:
+        if shards is not None and cls is RedisBroker:
+            from bee_redis.sharded import ShardedBroker  # which builds upon this
+
+            return cast(Self, object.__new__(ShardedBroker))
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -83,6 +92,7 @@ class RedisBroker(RedisInspector, Store):
         fsync: bool = False,
         replicas: int = 0,
         check: bool = True,
+        shards: int | None = None,
     ) -> None:
         address = Url(url := as_url(url))
         self._read_options(
@@ -93,13 +103,15 @@ class RedisBroker(RedisInspector, Store):
             fsync=fsync,
             replicas=replicas,
             check=check,
+            shards=shards,
         )
         address.finish()
 
     @classmethod
     def from_url(cls, url: Url) -> RedisBroker:
         """`redis://`, `rediss://`, `unix://`, and the two with `+cluster` and `+sentinel`."""
-        broker = cls.__new__(cls)
+        shards = url.integer("shards")
+        broker = cls.__new__(cls, shards=shards)
         deadline = url.number("deadline", least=0.01) or 5.0
         broker._read_options(
             links(url, deadline=deadline),
@@ -109,6 +121,7 @@ class RedisBroker(RedisInspector, Store):
             fsync=url.flag("fsync") or False,
             replicas=url.integer("replicas") or 0,
             check=url.flag("check") is not False,
+            shards=shards,
         )
         url.finish()
         return broker
@@ -123,6 +136,7 @@ class RedisBroker(RedisInspector, Store):
         fsync: bool,
         replicas: int,
         check: bool,
+        shards: int | None = None,
     ) -> None:
         if where.cluster and (fsync or replicas):
             raise InvalidOption("fsync and replicas are not to be had in a cluster")
@@ -184,12 +198,23 @@ class RedisBroker(RedisInspector, Store):
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         hidden = microseconds(seconds(duration, "duration", least=0.001))
+        tokens = self._tokens_of(queue)
         reply = await self._run(
-            "lease", queue, min(limit, MOST), hidden, holder, *throttle_arguments(throttle)
+            "lease",
+            queue,
+            min(limit, MOST),
+            hidden,
+            holder,
+            *throttle_arguments(throttle),
+            *tokens,
         )
-        pause, found = leases(reply)
+        pause, found = leases(reply, *tokens[:1])
         self._next[queue] = math.inf if pause is None else pause
         return found
+
+    def _tokens_of(self, queue: str) -> tuple[int, ...]:
+        """Which tokens are to be given: every n-th, and from where on. All, if nothing is said."""
+        return ()
 
     async def extend(
         self,

@@ -13,8 +13,11 @@ _LEASE = struct.Struct(">HBI")
 _ONCE = Counters(deliveries=1)
 
 
-def leases(reply: bytes) -> tuple[float | None, list[Lease]]:
-    """From the reply of `lease.lua`: seconds until there may be more, if that is known; leases."""
+def leases(reply: bytes, stride: int = 1) -> tuple[float | None, list[Lease]]:
+    """From the reply of `lease.lua`: seconds until there may be more, if that is known; leases.
+
+    Each token is that many more than the last.
+    """
     pause, now, token = _HEAD.unpack_from(reply)
     leased_at, at, found = now / 1_000_000, _HEAD.size, []
     while at < len(reply):
@@ -22,7 +25,7 @@ def leases(reply: bytes) -> tuple[float | None, list[Lease]]:
         at += _LEASE.size
         counters = _unpack_counters(reply, at) if counted else _ONCE
         start = at + counted + size
-        token, at = token + 1, start + length
+        token, at = token + stride, start + length
         id = reply[start - size : start].decode()
         found.append(_lease(Receipt(id, token), reply[start:at], counters, leased_at))
     return None if pause < 0 else pause / 1_000_000, found

@@ -57,5 +57,6 @@ VERBS = (
     "announce",
     "workers",
     "list",
+    "mark",
 )
 SCRIPTS = {verb: Script(verb) for verb in VERBS}

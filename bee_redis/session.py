@@ -92,6 +92,8 @@ class Session:
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
+            if (marked := await self._run("mark", queue, "", until=until)) > 0:
+                raise BrokerMisconfigured(spread_otherwise(queue, marked, 0)) from error.__cause__
             kinds = dict(zip(names, keys.KINDS.values(), strict=True))
             raise BrokerMisconfigured(await self._foreign(link, kinds, until)) from error.__cause__
 
@@ -234,6 +236,15 @@ class Session:
     def _until(self) -> float:
         """When a call that begins now has to be over."""
         return asyncio.get_running_loop().time() + self._deadline
+
+
+def spread_otherwise(queue: str, found: int, wanted: int) -> str:
+    """The sentence for who takes a queue to be spread over more shards, or fewer, than it is."""
+    is_so, is_not = (f"shards={n}" if n > 0 else "no shards" for n in (found, wanted))
+    return (
+        f"queue {queue!r} has {is_so}, and this broker says {is_not}. Set what the queue has; to "
+        "change it, move the queue (bee move) to another prefix, or drop it and send anew"
+    )
 
 
 def _left(until: float) -> float:

@@ -25,7 +25,7 @@ LAYERS = [
     ["config", "message", "strategy"],
     ["checks", "logs", "stored"],
     ["adoption", "broker", "export", "job", "outcome", "packing"],
-    ["auto", "presence"],
+    ["auto", "presence", "spread"],
     ["checkup", "codec", "decide", "events", "group", "registry", "results", "scaling", "schedule"],
     ["explain", "fingerprint", "journal", "prometheus", "tracing"],
     ["diagnosis", "queue", "schema", "sharing"],

@@ -28,7 +28,8 @@
 --      14 bell     list  a wake-up each
 --
 -- Times are microseconds of the server's clock. Tokens follow it, so a token tells when its lease began:
--- it is that time and the number of the lease in its call, so no more than 1 ms later. Only if the clock
+-- it is that time and the number of the lease in its call, so no more than 1 ms later (of a queue that is
+-- spread over n parts: n ms). Only if the clock
 -- has gone back, tokens go on from where they were; then the time is written down as well (history.lua).
 --
 -- A live message has a field in msg and stands in exactly one of ready, delayed, leased, or is parked;

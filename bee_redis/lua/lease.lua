@@ -2,10 +2,11 @@
 -- Take ready messages, in order, and hide them.
 -- KEYS  see layout.lua
 -- ARGV  limit, duration, holder, how many may hold a key ('' any number), and two rates, of the queue and
---       of each key, as times and per ('' if there is none)
+--       of each key, as times and per ('' if there is none); and, if not every token may be given, n and k:
+--       then only every n-th, beginning with k (the parts of a spread queue share the tokens so)
 -- Returns one string: microseconds until something else may become ready (-1 if nothing will by itself, 0
--- if more is ready now), the time, the token before the first one (each is one more than the last), then per
--- lease the lengths of what follows: id, counters (none: it is the first delivery), msg.
+-- if more is ready now), the time, the token before the first one (each is one more than the last, or n),
+-- then per lease the lengths of what follows: id, counters (none: it is the first delivery), msg.
 -- The usual lease does not come as far as this: see lease_usual.lua.
 local limit, duration, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local per_key, times, per = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -18,6 +19,7 @@ guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
 local token = math.max(tonumber(head[2] or '0') or 0, NOW)
 local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
+token = aligned(token)
 local first_token, until_then = token, text(NOW + duration)
 local STALLED = struct.pack(COUNTERS, 0, 0, 0, 1, 0, 0)
 local TAKEN_OVER = struct.pack(COUNTERS, 1, 0, 0, 1, 0, 0)
@@ -113,7 +115,7 @@ while taken < most and looks > 0 and passes > 0 do
         end
         counters = add(string.sub(meta, COUNTERS_AT, COUNTERS_END), token_before ~= 0 and TAKEN_OVER or ONCE)
       end
-      token = token + 1
+      token = token + stride
       taken = taken + 1
       records[#records + 1] = id
       records[#records + 1] = struct.pack('>I8', token)

@@ -3,11 +3,16 @@
 -- cost more to define than a small lease costs to run. Returns what lease.lua does, or nothing, and then
 -- nothing is written: what is not usual is for lease.lua.
 local ONCE = struct.pack(COUNTERS, 1, 0, 0, 0, 0, 0)
+local stride = tonumber(ARGV[9] or '1')
+
+-- The last one, up to this, of the tokens that may be given.
+local function aligned(token) return stride == 1 and token or token - (token - ARGV[10]) % stride end
 
 local function lease_usual(limit, duration, holder, has_rate)
   local head = call('HMGET', HEAD, 'paused', 'token')
   local token = math.max(tonumber(head[2] or '0') or 0, NOW)
   if head[1] or token > NOW or has_rate or call('ZCARD', LISTS) > 0 or call('HLEN', NEXT) > 0 then return end
+  token = aligned(token)
   local first = math.huge
   for _, key in ipairs({DELAYED, LEASED}) do
     local at = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
@@ -33,7 +38,7 @@ local function lease_usual(limit, duration, holder, has_rate)
       local high, low = byte(message, EXTRAS_AT, MSG_SIZE)
       if high + low > 0 or find(message, spot, 1, true) ~= 1 then return end -- it has extras, or the place is stale
       records[2 * i - 1] = id
-      records[2 * i] = pack('>I8', token + i) .. spot .. sub(message, PLACED, PLACED) .. rest
+      records[2 * i] = pack('>I8', token + i * stride) .. spot .. sub(message, PLACED, PLACED) .. rest
       leases[2 * i - 1], leases[2 * i] = until_then, id
       if #id ~= id_size or #message ~= size then -- else they are those of the one before
         id_size, size = #id, #message
@@ -45,7 +50,7 @@ local function lease_usual(limit, duration, holder, has_rate)
     call('ZREMRANGEBYRANK', READY, 0, count - 1)
     call('HSET', META, unpack(records))
     call('ZADD', LEASED, unpack(leases))
-    call('HSET', HEAD, 'token', text(token + count))
+    call('HSET', HEAD, 'token', text(token + count * stride))
     first = math.min(first, NOW + duration)
   end
 

@@ -10,8 +10,9 @@ import pytest
 
 from bee_core.broker import Store
 from bee_core.ids import new_id
-from bee_core.testing.conformance import BrokerConformance, Harness
+from bee_core.testing.conformance import BrokerConformance, Harness, SpreadConformance, spread
 from bee_redis import RedisBroker
+from bee_redis.sharded import parts
 from tests.servers import RedisCluster, RedisServer
 
 
@@ -63,3 +64,69 @@ class TestCluster(OnRedis):
     @pytest.fixture(autouse=True)
     def _server(self, cluster: RedisCluster) -> None:
         self.url = cluster.url
+
+
+class OnShards:
+    """Queues that are spread, with a prefix for each number of parts."""
+
+    url: str
+    shards = 4
+
+    @asynccontextmanager
+    async def harness(self) -> AsyncIterator[Harness]:
+        prefix = type(self).__name__
+        async with RedisBroker(self.url, prefix=prefix, shards=self.shards) as broker:
+            yield RedisHarness(broker)
+
+
+class InOnePart(OnShards, BrokerConformance):
+    """All messages in one of the parts: there the whole contract holds."""
+
+    @pytest.fixture(autouse=True)
+    def _in_one_part(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parts, "_stem", lambda _: "one")
+
+
+for _name in spread.IN_NO_PART:
+    setattr(InOnePart, _name, None)
+
+
+class TestOneShard(OnShards, BrokerConformance):
+    """As good as none, and so it keeps a rate as well."""
+
+    shards = 1
+    test_the_longest_name_and_the_longest_id_are_good = None  # spread.NAMES
+
+    @pytest.fixture(autouse=True)
+    def _server(self, valkey: RedisServer) -> None:
+        self.url = valkey.url
+
+
+class TestOnePartOfFour(InOnePart):
+    @pytest.fixture(autouse=True)
+    def _server(self, valkey: RedisServer) -> None:
+        self.url = valkey.url
+
+
+class TestOnePartOfFourInACluster(InOnePart):
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: RedisCluster) -> None:
+        self.url = cluster.url
+
+
+class TestFourShards(OnShards, SpreadConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis7: RedisServer) -> None:
+        self.url = redis7.url
+
+
+class TestEightShardsInACluster(OnShards, SpreadConformance):
+    shards = 8
+
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: RedisCluster) -> None:
+        self.url = cluster.url
+
+
+def test_what_a_spread_store_is_spared_is_in_the_suite() -> None:
+    assert [] == [name for name in spread.left_out() if not hasattr(BrokerConformance, name)]

@@ -50,6 +50,7 @@ from bee_core.testing.conformance.results import Results
 from bee_core.testing.conformance.scan import Scanning
 from bee_core.testing.conformance.send import Sending
 from bee_core.testing.conformance.settle import Settling
+from bee_core.testing.conformance.spread import left_out
 from bee_core.testing.conformance.successor import Blocked, Released
 from bee_core.testing.conformance.then import Following
 from bee_core.testing.conformance.throttle import Throttled
@@ -57,7 +58,7 @@ from bee_core.testing.conformance.together import Together
 from bee_core.testing.conformance.turns import Crowded, Turns
 from bee_core.testing.conformance.waiting import Waiting
 
-__all__ = ["BrokerConformance", "Harness"]
+__all__ = ["BrokerConformance", "Harness", "SpreadConformance"]
 
 
 class BrokerConformance(
@@ -102,3 +103,11 @@ class BrokerConformance(
     Closing,
 ):
     """The whole contract. Subclass it and say how to get a `harness`."""
+
+
+class SpreadConformance(BrokerConformance):
+    """What is left of it for a store that spreads each queue over parts: see `spread.py`."""
+
+
+for _name in left_out():
+    setattr(SpreadConformance, _name, None)
