@@ -44,7 +44,7 @@ create table message (
     progress     bytea,                           -- what its handler last said
     remark       bytea,                           -- what was noticed since the lease began
     history      episode[],                       -- its former leases, the last ones: see remember.sql
-    primary key (queue, id)
+    primary key (queue, id) with (fillfactor = 50) -- room for the entry that a lease adds: else each splits pages
 ) with (
     fillfactor = 80,
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,

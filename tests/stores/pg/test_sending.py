@@ -65,6 +65,24 @@ async def test_a_transaction_committed_leaves_all(
     assert 3 == len(await drained(broker))
 
 
+async def test_many_plain_drafts_of_which_some_are_taken_are_sent_but_for_those(
+    url: str, broker: PgBroker, queue: bee.Queue[Work]
+) -> None:
+    first = [Draft(f"{number:03}", b"1") for number in range(50)]
+    second = [Draft(f"{number:03}", b"2") for number in range(25, 75)]
+    await broker.send(QUEUE, first)
+
+    with psycopg.connect(url) as connection:
+        tickets = bee_pg.sending(connection).send(queue, *second)
+        assert 50 == (await broker.stats(QUEUE)).live
+        connection.commit()
+
+    assert [Sent.KEPT] * 25 + [Sent.CREATED] * 25 == [ticket.sent for ticket in tickets]
+    assert 75 == (await broker.stats(QUEUE)).created
+    leases = await broker.lease(QUEUE, limit=100, duration=60, holder="me")
+    assert [b"1"] * 50 + [b"2"] * 25 == [lease.body for lease in leases]
+
+
 async def test_a_savepoint_rolled_back_takes_its_jobs_along(
     url: str, broker: PgBroker, queue: bee.Queue[Work]
 ) -> None:
