@@ -180,7 +180,7 @@ class PgBroker(PgInspector, Store):
             *throttle_columns(throttle),
         )
         quiet = rows.pop()[-1] if rows and rows[-1][0] is None else 0.0
-        line.looked(began, loop.time(), rows, whole=lows is None)
+        line.looked(began, loop.time(), rows, whole=lows is None, enough=len(rows) >= limit)
         waiting.leased(len(rows), quiet)
         return [lease(row) for row in rows]
 

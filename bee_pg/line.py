@@ -1,10 +1,11 @@
 """How far back in a queue's line a lease has to look.
 
-All of it, as a rule. But while somebody holds an old snapshot, PostgreSQL can remove nothing that
-was deleted since, and every look from the beginning steps over all of it. So when two looks at the
-whole line, one after the other, were slow, the next ones begin where the last lease was found. A
-whole look follows as soon as it costs no more than a twentieth of the time, and in ten seconds
-anyway: it finds what was committed late or sent back.
+All of it, as a rule. But what was deleted stays in the index until it is vacuumed, and while one
+holds an old snapshot it cannot be; every look from the beginning steps over all of it. So when two
+looks at the whole line, one after the other, were slow, the next ones begin where the last lease
+was found. A whole look follows as soon as it costs no more than a twentieth of the time, and in ten
+seconds anyway: it finds what was committed late or sent back. And the next one is whole if this one
+has not found enough, so that nobody waits for a message that is there.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from psycopg.rows import TupleRow
 
 from bee_core.message import PRIORITIES
 
-_SLOW = 0.01
-"""Seconds from which on a look at the whole line is slow."""
+_SLOW = 0.001
+"""Seconds from which on a look at the whole line is slow: a hundred take a third of it at best."""
 _SHARE = 20
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
@@ -45,13 +46,17 @@ class Line:
         lows = [self._lows.get(priority) for priority in reversed(PRIORITIES)]
         return lows, now - self._swept + _SLACK
 
-    def looked(self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool) -> None:
-        """Remember what a look found: the rows of lease.sql."""
+    def looked(
+        self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool, enough: bool
+    ) -> None:
+        """Remember what a look found: the rows of lease.sql, and whether it wanted more."""
         self._swept = began
+        if not enough:
+            self._again = 0.0
         if whole:
             took = rows[0][-1] if rows else self._took  # by the server: we may have been slow
             is_slow = took > _SLOW and self._took > _SLOW  # once may be chance
-            self._again = ended + min(_SHARE * took, _LONGEST) if is_slow else 0.0
+            self._again = ended + min(_SHARE * took, _LONGEST) if is_slow and enough else 0.0
             self._took = took
         first: dict[int, float] = {}
         for row in rows:

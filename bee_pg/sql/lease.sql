@@ -10,7 +10,7 @@
 -- per_key   messages of one key that may be held at once; null is any number
 -- times, per, key_times, key_per   the rate of the queue and that of each key: deliveries in so many
 --           seconds; null is any number
--- returns   the messages; and with each, `took`: the seconds that the call has taken so far. If the
+-- returns   the messages; and with each, `took`: the seconds that it took to find the first of them. If the
 --           rate of the queue allows no more, a last row without an id: `took` is the seconds until then
 -- locks     with a rate of the queue, an advisory lock: calls take turns. Beside that it waits for nobody,
 --           but if all it finds is keys about which others decide: then once, for one of them, while it
@@ -34,6 +34,8 @@ set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   now    timestamptz := clock_timestamp();
+  began  timestamptz;
+  looked timestamptz; -- when the first look at the line was over
   wanted integer := most;
   page   integer;
   places tid[];
@@ -91,6 +93,7 @@ begin
       end loop;
     end if;
 
+    began := coalesce(began, clock_timestamp());
     select coalesce(array_agg(w.ctid), '{}'), count(w.key) into places, keyed from (
       select w.ctid, w.key
       from generate_series(-9, 9) as level (rank), lateral (
@@ -104,6 +107,7 @@ begin
       ) w
       limit page
     ) w;
+    looked := coalesce(looked, clock_timestamp());
     chosen := places;
     aside := null;
     if keyed > 0 then
@@ -150,7 +154,7 @@ begin
         )
         select t.id, t.token, t.deliveries, t.errors, t.timeouts, t.stalls, t.releases, t.unknowns,
                date_part('epoch', t.sent_at), t.headers, t.body, date_part('epoch', now), t.key, t.reports_to,
-               t.priority, date_part('epoch', t.due), date_part('epoch', clock_timestamp() - now)
+               t.priority, date_part('epoch', t.due), date_part('epoch', looked - began)
         from t
         order by -t.priority, t.due, t.number;
       total := cardinality(chosen);
@@ -179,7 +183,7 @@ begin
     return query
       select m.id, m.token, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
              date_part('epoch', m.sent_at), m.headers, m.body, date_part('epoch', now), m.key, m.reports_to,
-             m.priority, date_part('epoch', m.due), date_part('epoch', clock_timestamp() - now)
+             m.priority, date_part('epoch', m.due), date_part('epoch', looked - began)
       from unnest(taken) as t (id), lateral (
         select * from message m where m.queue = lease.queue and m.id = t.id offset 0
       ) m
