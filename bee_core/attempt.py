@@ -14,7 +14,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias, assert_never
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from bee_core.delivery import WORKER_LOOP, Call, Delivery
 from bee_core.disposition import Archive, Delete, Reschedule
@@ -57,6 +57,16 @@ class LostLease(enum.Enum):
 
 
 Ending: TypeAlias = TimedOut | Interrupted | LostLease
+
+
+class Means(NamedTuple):
+    """What handlers of one worker are run with."""
+
+    queue: str
+    threads: Threads
+    processes: Processes
+    abandoned: Callable[[Attempt, asyncio.Future[object]], None]
+    """Hears of a thread that runs on after its cancellation."""
 
 
 class Attempt:
@@ -113,24 +123,18 @@ class Attempt:
         self.check_at = math.inf
         """When the worker must next look after it."""
 
-    async def run(
-        self,
-        queue: str,
-        threads: Threads,
-        processes: Processes,
-        abandoned: Callable[[Attempt, asyncio.Future[object]], None],
-    ) -> Outcome:
-        """Call the handler. `abandoned` hears of a thread that runs on after its cancellation."""
+    async def run(self, means: Means) -> Outcome:
+        """Call the handler."""
         call, owner = self.call, this_process()
         assert call is not None
-        HANDLED.set((queue, self.lease))  # in this task's own context
+        HANDLED.set((means.queue, self.lease))  # in this task's own context
         try:
             if call.kind == "async":
                 result = await call.function(*self._arguments(call))
             elif call.kind == "thread":
-                result = await self._in_thread(call, threads, abandoned)
+                result = await self._in_thread(call, means)
             else:
-                result = await processes.run(call.function, self.job)
+                result = await means.processes.run(call.function, self.job)
             end_if_forked(owner)
             return outcome_of_result(result)
         except BaseException as error:
@@ -160,20 +164,15 @@ class Attempt:
     def _arguments(self, call: Call) -> tuple[Any, ...]:
         return (self.job, self.delivery) if call.takes_delivery else (self.job,)
 
-    async def _in_thread(
-        self,
-        call: Call,
-        threads: Threads,
-        abandoned: Callable[[Attempt, asyncio.Future[object]], None],
-    ) -> object:
+    async def _in_thread(self, call: Call, means: Means) -> object:
         context = contextvars.copy_context()
         context.run(WORKER_LOOP.set, asyncio.get_running_loop())
-        work = threads.submit(partial(context.run, call.function, *self._arguments(call)))
+        work = means.threads.submit(partial(context.run, call.function, *self._arguments(call)))
         try:
             result = await asyncio.shield(work)
         except asyncio.CancelledError:
             if not work.done():
-                abandoned(self, work)
+                means.abandoned(self, work)
             raise
         except Raised as raised:
             raise raised.error from None

@@ -16,7 +16,7 @@ from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
 from bee_core.trouble import Trouble, own_cancellation
 
-BATCH = 100
+BATCH = 250
 """Messages in one lease, at most."""
 
 
@@ -105,10 +105,10 @@ class Fetcher:
 
     def made_room(self) -> None:
         """The worker can take more than a moment ago; or others can, who share its capacity."""
-        if self._member is None:
-            self._more_room.set()
-        else:
+        if self._member is not None:
             self._member.capacity.stir()
+        elif self.full:
+            self._more_room.set()
 
     def look_again(self) -> None:
         """Do not wait for a wake-up any longer."""

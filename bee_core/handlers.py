@@ -63,6 +63,7 @@ class Handlers(Generic[J]):
         self._whole: Call | None = None
         self._by_class: dict[type, Call] = {}
         self._failure: Call | None = None
+        self._known: dict[type, tuple[str, Rules, Call]] = {}  # of jobs without headers
         self.schedules: dict[str, Declared] = {}
         """By the id of the message that keeps it."""
 
@@ -126,20 +127,29 @@ class Handlers(Generic[J]):
 
     def open(self, lease: Lease) -> tuple[Any, str, Rules, Call]:
         """The job in a lease, its tag, its rules and who handles it; or DecodeError."""
-        id = lease.receipt.id
-        kind_header = lease.headers.get(KIND_HEADER) if lease.headers else None
-        if kind_header is not None:
-            return self._open_own(lease, kind_header)
-        job = self._queue.decode(id, lease.body)
+        headers = lease.headers
+        if headers and KIND_HEADER in headers:
+            return self._open_own(lease, headers[KIND_HEADER])
+        job = self._queue.decode(lease.receipt.id, lease.body)
         kind = type(job)
+        if not headers and kind in self._known:
+            return job, *self._known[kind]
+        found = self._find(kind, lease)
+        if not headers:
+            self._known[kind] = found
+        return job, *found
+
+    def _find(self, kind: type, lease: Lease) -> tuple[str, Rules, Call]:
+        """Tag, rules and handler of a job of this class that was sent so."""
+        name, id = self._queue.name, lease.receipt.id
         try:
             rules = self._queue.rules(kind, lease.headers)
         except DecodeError as error:
-            raise error.at(self._queue.name, id) from error
+            raise error.at(name, id) from error
         call = self._whole or self._by_class.get(kind)
         if call is None:
-            raise UnknownJob(f"nobody handles {kind.__name__}", queue=self._queue.name, id=id)
-        return job, tag_of(kind), rules, call
+            raise UnknownJob(f"nobody handles {kind.__name__}", queue=name, id=id)
+        return tag_of(kind), rules, call
 
     def report(self, lease: Lease, counters: Counters, note: Note) -> tuple[Draft, ...]:
         """The failure job to send as this one ends, if anybody wants to hear of it."""

@@ -26,7 +26,16 @@ from bee_core.fetcher import BATCH
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
 from bee_core.message import ZERO, Counters, Lease, Settlement
-from bee_core.outcome import Failed, Interrupted, Malformed, Outcome, Stalled, Unknown, tally
+from bee_core.outcome import (
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Stalled,
+    Succeeded,
+    Unknown,
+    tally,
+)
 from bee_core.parts import Parts
 from bee_core.queue import Queue
 from bee_core.reporter import Reporter
@@ -243,6 +252,9 @@ class Held:
         self._on_room()
         if not self.slots.running:
             self._bell.ring()
+        if type(outcome) is Succeeded and attempt.ending is None:  # as a rule
+            self._settle(attempt, outcome, ZERO)
+            return
         if isinstance(outcome, Failed) and self._is_ended_with_all(attempt, outcome.error):
             attempt.ending = Interrupted()
         counted = attempt.counted(outcome)

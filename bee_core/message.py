@@ -109,7 +109,7 @@ IfTaken: TypeAlias = Keep | Reject | Update
 KEEP = Keep()
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """What is handed to `send`. The sender picks the id, so sending it again is harmless."""
 
     id: str
@@ -181,14 +181,14 @@ class Sent(enum.Enum):
     """The id is leased; the draft waits as its one successor."""
 
 
-class Ticket(msgspec.Struct, frozen=True):
+class Ticket(msgspec.Struct, frozen=True, gc=False):
     """What became of a send: the id, and whether it was created, kept, updated or blocked."""
 
     id: str
     sent: Sent
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """What `lease` returns. `counters` include this delivery, and the stall if it follows one."""
 
     receipt: Receipt
@@ -216,14 +216,14 @@ Reason: TypeAlias = Literal[
 ]
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True, gc=False):
     """Why a lease ended as it did; kept with the message. `detail` is bounded by its writer."""
 
     reason: Reason
     detail: str = ""
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """How a lease ends.
 
     `counters` is what this lease adds to the message's counters, `note` says why,
@@ -242,7 +242,7 @@ class Settlement(msgspec.Struct, frozen=True):
     summary: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """How a message ended: why, and what came of it."""
 
     id: str

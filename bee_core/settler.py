@@ -22,11 +22,11 @@ from bee_core.message import Counters, Receipt, Settlement
 from bee_core.outcome import Outcome
 from bee_core.trouble import Trouble, own_cancellation
 
-_BATCH = 100
+_BATCH = 250
 _PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError, asyncio.CancelledError)
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """An attempt, how it ended, and what the broker is to be told."""
 
     attempt: Attempt
@@ -62,9 +62,10 @@ class Settler:
 
     def put(self, ended: Ended) -> None:
         """Settle this with the next batch."""
+        if not self._waiting:  # else both are as they should be
+            self._more.set()
+            self._done.clear()
         self._waiting.append(ended)
-        self._more.set()
-        self._done.clear()
 
     async def run(self) -> None:
         """Settle what is put, for ever."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from bee_core.attempt import Attempt, Ending
+from bee_core.attempt import Attempt, Ending, Means
 from bee_core.clock import Clock
 from bee_core.message import attempt_number
 from bee_core.meter import Load
@@ -55,6 +55,7 @@ class Slots:
         self._next_check = math.inf
         self._peak = 0
         self.processes = Processes(size, patience=max(cancel_grace, _TURN))
+        self._means = Means(name, self._threads, self.processes, self._abandoned)
         self.running: dict[int, Attempt] = {}
         """By token."""
         self.stuck = 0
@@ -129,9 +130,8 @@ class Slots:
 
     async def _run(self, attempt: Attempt) -> None:
         """An attempt to its end, and what follows from it, in the worker's own context."""
-        parts = (self._name, self._threads, self.processes, self._abandoned)
         if self._tracing is None or attempt.call is COME_TO:
-            outcome = await attempt.run(*parts)
+            outcome = await attempt.run(self._means)
         else:
             outcome = await traced_run(
                 self._tracing,
@@ -139,7 +139,7 @@ class Slots:
                 attempt.lease,
                 attempt.tag,
                 attempt_number(attempt.lease.counters),
-                partial(attempt.run, *parts),
+                partial(attempt.run, self._means),
                 attempt.counted,
             )
         if attempt.running:

@@ -34,6 +34,11 @@ def settlement_for(
     lease = attempt.lease
     counters = lease.counters if added is ZERO else lease.counters + added
     disposition = decide(attempt.rules, outcome, counters, chance)
+    keep, delivery = attempt.rules.keep_result, attempt.delivery
+    follow_ups = () if delivery is None else delivery.follow_ups
+    is_reported = keep is not None or lease.reports_to is not None
+    if type(outcome) is Succeeded and type(disposition) is Delete and not is_reported:
+        return Settlement(lease.receipt, disposition, then=follow_ups)  # as a rule
     note: Note | None = None
     if not isinstance(outcome, Succeeded) or not isinstance(disposition, Delete):
         note = note_of(outcome)  # or else nothing will be left that could carry it
@@ -41,12 +46,11 @@ def settlement_for(
     if isinstance(disposition, Reschedule) or isinstance(outcome, Interrupted):
         pass  # it is not over, or not its own doing: nothing follows from it
     elif isinstance(outcome, Succeeded | Ruled):
-        then = attempt.delivery.follow_ups if attempt.delivery is not None else ()
+        then = follow_ups
     elif note is not None:
         then = handlers.report(lease, counters, note)
     summary = "" if note is None else _summary(outcome, note)
-    keep = attempt.rules.keep_result
-    if (keep is None and lease.reports_to is None) or isinstance(disposition, Reschedule):
+    if not is_reported or isinstance(disposition, Reschedule):
         return Settlement(lease.receipt, disposition, note, added, then, summary=summary)
     result = b""
     if isinstance(outcome, Succeeded):

@@ -241,18 +241,11 @@ class RedisBroker(RedisInspector, Store):
         return at(replies, receipts)
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
-        for settlement in settlements:
-            check_settlement(settlement)
-        sent = {draft.id for settlement in settlements for draft in settlement.then}
-
-        def goes_first(settlement: Settlement) -> bool:
-            return is_plain_end(settlement) and settlement.receipt.id not in sent
-
-        # Most are plain, and those are ended together; but not before a draft that meets them.
-        ordered = sorted(settlements, key=goes_first, reverse=True)
-        pages = [settlements_arguments(page) for page in paged(ordered)]
+        if not all(map(is_plain_end, settlements)):
+            settlements = _in_order(settlements)
+        pages = [settlements_arguments(page) for page in paged(settlements)]
         replies = await self._run_pages("settle", queue, pages)
-        return at(replies, [settlement.receipt for settlement in ordered])
+        return at(replies, [settlement.receipt for settlement in settlements])
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
@@ -293,3 +286,15 @@ class RedisBroker(RedisInspector, Store):
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))
         await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
+
+
+def _in_order(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
+    """Plain ones first: they are ended together. But not before a draft that meets them."""
+    for settlement in settlements:
+        check_settlement(settlement)
+    sent = {draft.id for settlement in settlements for draft in settlement.then}
+
+    def goes_first(settlement: Settlement) -> bool:
+        return is_plain_end(settlement) and settlement.receipt.id not in sent
+
+    return sorted(settlements, key=goes_first, reverse=True)

@@ -67,6 +67,7 @@ def is_plain_end(settlement: Settlement) -> bool:
         and not settlement.then
         and not settlement.result
         and not settlement.keep
+        and not settlement.summary
         and 0 < settlement.receipt.token < 2**64
     )
 
