@@ -25,6 +25,7 @@ from bee_core.message import (
 )
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_core.stored import Episode, Holder, State, Stored
+from bee_pg.arrays import Packed, blobs, numbers, texts
 from bee_pg.migrate import quoted
 
 T = TypeVar("T")
@@ -54,10 +55,11 @@ def call(schema: str, verb: str, types: str) -> str:
     return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
 
 
-def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
+def draft_columns(drafts: Sequence[Draft]) -> list[Packed | list[Any] | None]:
     """Drafts as the nine arrays of `send.sql`. Of plain ones, ids and bodies say all."""
     if all(is_plain(draft) for draft in drafts):
-        ids, bodies = [draft.id for draft in drafts], [draft.body for draft in drafts]
+        ids = texts([draft.id for draft in drafts])
+        bodies = blobs([draft.body for draft in drafts])
         return [ids, None, None, None, None, bodies, None, None, None]
     return [
         [draft.id for draft in drafts],
@@ -72,9 +74,10 @@ def draft_columns(drafts: Sequence[Draft]) -> list[list[Any] | None]:
     ]
 
 
-def receipt_columns(receipts: Sequence[Receipt]) -> list[list[Any]]:
+def receipt_columns(receipts: Sequence[Receipt]) -> list[Packed]:
     """Receipts as two arrays. One that cannot be is not an error: it is lost."""
-    return [[_id(receipt) for receipt in receipts], [_token(receipt) for receipt in receipts]]
+    ids = texts([_id(receipt) for receipt in receipts])
+    return [ids, numbers([_token(receipt) for receipt in receipts])]
 
 
 def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any]]:
