@@ -28,6 +28,7 @@ from bee_core.duration import Duration
 from bee_core.errors import InvalidOption
 from bee_core.group import AWAITS_HEADER, Group, plan_group
 from bee_core.message import NO_HEADERS, Counters, Draft, IfTaken, Lease, attempt_number
+from bee_core.parts import is_in_a_loop
 from bee_core.processes import Processes
 from bee_core.results import Result, reader
 from bee_core.spread import check_together, fresh_id
@@ -234,7 +235,7 @@ class Delivery(Generic[J]):
         It runs in the worker's event loop while the thread waits.
         """
         loop = WORKER_LOOP.get(None)
-        if loop is None or _is_in_a_loop():
+        if loop is None or is_in_a_loop():
             work.close()
             raise InvalidOption("from_thread is for plain functions: in an async one, await")
         try:
@@ -251,14 +252,6 @@ class Delivery(Generic[J]):
         is killed with it, unless that made a session or process group of its own.
         """
         return await self._processes.run(function, *args)
-
-
-def _is_in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class Call:

@@ -51,6 +51,15 @@ class Parts:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def is_in_a_loop() -> bool:
+    """Whether an event loop runs here, so that tasks can be started."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def together(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
     """All of them to their ends. If one fails, the others are interrupted, and it is raised."""
     tasks = {asyncio.create_task(run, name="bee:run") for run in runs}

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 from typing_extensions import TypeForm
 
+from bee_core.batches import send_in_turn
 from bee_core.broker import Broker, Inspector, Store
 from bee_core.checks import MOST_HEADER_BYTES, check_draft, check_headers, check_queue
 from bee_core.clock import SYSTEM_CLOCK, Clock
@@ -45,9 +46,8 @@ T = TypeVar("T")
 
 POLICY_HEADER = "bee-policy"
 MAX_BYTES = 256 * 1024
-_BATCH = 500
-_BATCH_BYTES = 1024 * 1024
 _TRIES = 3
+_PAGE = 500
 
 
 class Queue(Generic[J]):
@@ -123,22 +123,10 @@ class Queue(Generic[J]):
     async def send_many(self, jobs: Iterable[J | Draft]) -> Sequence[Ticket]:
         """Send jobs, or drafts made with `draft`, in as few round trips as possible.
 
-        Each batch of up to 500 jobs or 1 MiB is stored whole or not at all.
+        Each batch of up to 1000 jobs or 1 MiB is stored whole or not at all.
         """
-        tickets: list[Ticket] = []
-        batch: dict[str, Draft] = {}
-        size = 0
-        for job in jobs:
-            draft = job if isinstance(job, Draft) else self.draft(job)
-            full = len(batch) == _BATCH or size + len(draft.body) > _BATCH_BYTES
-            if batch and (full or draft.id in batch):
-                tickets += await self._send(list(batch.values()))
-                batch, size = {}, 0
-            batch[draft.id] = draft
-            size += len(draft.body)
-        if batch:
-            tickets += await self._send(list(batch.values()))
-        return tickets
+        drafts = (job if isinstance(job, Draft) else self.draft(job) for job in jobs)
+        return await send_in_turn(drafts, self._send)
 
     def draft(
         self,
@@ -248,7 +236,7 @@ class Queue(Generic[J]):
         for state in states:
             after: str | None = None
             while True:
-                page = await broker.scan(self.name, state, after=after, limit=_BATCH)
+                page = await broker.scan(self.name, state, after=after, limit=_PAGE)
                 ids = [one.id for one in page.items if self._picks(predicate, one)]
                 if ids:
                     also = running and state is not State.BLOCKED

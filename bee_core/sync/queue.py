@@ -122,7 +122,7 @@ class Queue(Generic[J]):
     def send_many(self, jobs: Iterable[J | Draft]) -> Sequence[Ticket]:
         """Send jobs, or drafts made with `draft`, in as few round trips as possible.
 
-        Each batch of up to 500 jobs or 1 MiB is stored whole or not at all.
+        Each batch of up to 1000 jobs or 1 MiB is stored whole or not at all.
         """
         return finish(self._queue.send_many(jobs))
 

@@ -252,9 +252,9 @@ async def test_send_many_of_nothing_makes_no_round_trip() -> None:
 
 @pytest.mark.parametrize(
     ("number", "batches"),
-    [(1, [1]), (499, [499]), (500, [500]), (501, [500, 1]), (1001, [500, 500, 1])],
+    [(1, [1]), (999, [999]), (1000, [1000]), (1001, [1000, 1]), (2001, [1000, 1000, 1])],
 )
-async def test_send_many_sends_500_jobs_in_a_round_trip(number: int, batches: list[int]) -> None:
+async def test_send_many_sends_1000_jobs_in_a_round_trip(number: int, batches: list[int]) -> None:
     broker = RecordingBroker()
 
     tickets = await queue_on(broker).send_many(SendEmail(to=str(n)) for n in range(number))
@@ -288,13 +288,13 @@ async def test_send_many_reads_its_input_batch_by_batch() -> None:
     batches_before: list[int] = []
 
     def source() -> Iterator[SendEmail]:
-        for _ in range(1500):
+        for _ in range(2500):
             batches_before.append(len(broker.calls))
             yield email
 
     await queue_on(broker).send_many(source())
 
-    assert [0, 1, 2] == [batches_before[n] for n in (500, 501, 1001)]
+    assert [0, 1, 2] == [batches_before[n] for n in (1000, 1001, 2001)]
 
 
 async def test_an_id_that_is_repeated_in_one_call_is_sent_in_order() -> None:
@@ -318,7 +318,7 @@ async def test_a_rejected_id_stops_its_batch_and_no_earlier_one() -> None:
     broker = RecordingBroker()
     queue = queue_on(broker)
     await queue.send(email, id="taken")
-    first = [queue.draft(email, id=f"first-{n}") for n in range(500)]
+    first = [queue.draft(email, id=f"first-{n}") for n in range(1000)]
     second = [
         queue.draft(email, id="second"),
         queue.draft(email, id="taken", if_taken=bee.Reject()),
@@ -328,7 +328,7 @@ async def test_a_rejected_id_stops_its_batch_and_no_earlier_one() -> None:
         await queue.send_many([*first, *second])
 
     assert ("jobs", frozenset({"taken"})) == (caught.value.queue, caught.value.ids)
-    assert 501 == await messages(broker)
+    assert 1001 == await messages(broker)
     assert await broker.get("jobs", "second") is None
 
 
@@ -374,11 +374,11 @@ async def test_a_send_whose_answer_was_lost_is_sent_again_and_stored_once(lost: 
 async def test_many_whose_answer_was_lost_are_sent_again_and_stored_once() -> None:
     broker = LosesAnswers(1)
 
-    tickets = await queue_on(broker).send_many([email] * 501)
+    tickets = await queue_on(broker).send_many([email] * 1001)
 
-    assert [500, 500, 1] == [len(ids) for _, ids in broker.calls]
+    assert [1000, 1000, 1] == [len(ids) for _, ids in broker.calls]
     assert broker.calls[0] == broker.calls[1]
-    assert 501 == len({ticket.id for ticket in tickets}) == await messages(broker)
+    assert 1001 == len({ticket.id for ticket in tickets}) == await messages(broker)
 
 
 async def test_after_three_lost_answers_the_caller_hears_of_it() -> None:
