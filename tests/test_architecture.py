@@ -27,7 +27,6 @@ LAYERS = [
     ["adoption", "batches", "broker", "export", "job", "outcome", "packing"],
     ["auto", "presence", "spread"],
     [
-        "batches",
         "checkup",
         "codec",
         "decide",
