@@ -10,6 +10,8 @@ from benchmarks.contender import Contender, Trouble, working
 
 LONGEST = 180.0
 """Seconds after which a job counts as not run again."""
+TRICKLE = 5.0
+"""Seconds between other jobs that are sent meanwhile: some look for the dead only while they work."""
 
 
 def kill(bench: Bench) -> None:
@@ -37,9 +39,14 @@ def rerun(contender: Contender) -> Found:
             first.kill()
             killed = time.monotonic()
         with working(contender, server.url, {"handler": "late"}) as [second]:
-            while not second.late:
+            sent, ended = 0, 0.0
+            while len(second.late) <= sent:  # one more than were sent since: the one of the dead
                 second.check()
-                if time.monotonic() - killed > LONGEST:
+                ended = time.monotonic() - killed
+                if ended > LONGEST:
                     raise Trouble(f"not run again within {LONGEST:.0f} s")
+                if ended > sent * TRICKLE + TRICKLE:
+                    contender.send(server.url, "send-many", 1)
+                    sent += 1
                 time.sleep(0.02)
-            return Found({"seconds": time.monotonic() - killed})
+            return Found({"seconds": ended})

@@ -14,9 +14,9 @@ from benchmarks.drains import PROBES, drain, drain_together, fill, probe_drain
 from benchmarks.kills import kill
 from benchmarks.noise import Others
 from benchmarks.rates import percentile
+from benchmarks.waiting import rate_of_waiting
 
 PROCESSES = (1, 2, 4, 8, 16)
-AWAITED = 0.005
 WARM_UP = 20
 
 
@@ -112,8 +112,8 @@ def pick_up(bench: Bench) -> None:
 def sleep(bench: Bench) -> None:
     """A handler that waits 5 ms, 100 and 1,000 at once.
 
-    rate, and theory: what it would be if nothing but waiting took time; busy: processors that the
-    worker process used. Near 1 its event loop is the limit.
+    rate, and theory: that of a bare loop which does nothing but wait, measured at the same time;
+    busy: processors that the worker process used. Near 1 its event loop is the limit.
     """
     for at_once in (100, 1000):
         kind = f"sleep-{at_once}"
@@ -127,7 +127,7 @@ def sleep(bench: Bench) -> None:
                 server.settle()
                 found = drain(contender, server, jobs, stop_at=0.95, options=options)
             bench.learn(kind, contender, found.figures["rate"])
-            return Found(found.figures | {"theory": at_once / AWAITED}, found.others)
+            return Found(found.figures | {"theory": rate_of_waiting(at_once)}, found.others)
 
         for store in ("redis", "pg"):
             bench.in_rounds(kind, bench.fastest(store), measure)
