@@ -91,23 +91,6 @@ for _name in spread.IN_NO_PART:
     setattr(InOnePart, _name, None)
 
 
-class TestOneShard(OnShards, BrokerConformance):
-    """As good as none, and so it keeps a rate as well."""
-
-    shards = 1
-    test_the_longest_name_and_the_longest_id_are_good = None  # spread.NAMES
-
-    @pytest.fixture(autouse=True)
-    def _server(self, valkey: RedisServer) -> None:
-        self.url = valkey.url
-
-
-class TestOnePartOfFour(InOnePart):
-    @pytest.fixture(autouse=True)
-    def _server(self, valkey: RedisServer) -> None:
-        self.url = valkey.url
-
-
 class TestOnePartOfFourInACluster(InOnePart):
     @pytest.fixture(autouse=True)
     def _server(self, cluster: RedisCluster) -> None:
