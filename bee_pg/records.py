@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
@@ -50,6 +51,7 @@ LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCK
 """What `send.sql` says was done with each draft."""
 
 
+@cache
 def call(schema: str, verb: str, types: str) -> str:
     """The statement that calls a function of bee's schema."""
     return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
