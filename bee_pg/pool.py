@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel, sql
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, sql
 from psycopg.rows import TupleRow
 
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
@@ -26,10 +26,27 @@ T = TypeVar("T")
 
 _OFTEN = 3
 """Times after which a statement is prepared."""
+_MUCH = 4096
+"""Bytes of one value that are not kept until the next call."""
 
 
 class Connection(AsyncConnection[TupleRow]):
     """A connection that ends when one who waits for it is cancelled."""
+
+    _last: AsyncCursor[TupleRow] | None = None
+
+    async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
+        """Those that a statement returns.
+
+        A cursor knows how to pack and read what it did last, so it is used again; but it also keeps
+        that, so not if it is much.
+        """
+        cursor, self._last = self._last or self.cursor(), None
+        await cursor.execute(statement, arguments, binary=True)
+        rows = await cursor.fetchall()
+        if len(rows) == 1 and not _is_much(arguments) and not _is_much(rows[0]):
+            self._last = cursor
+        return rows
 
     async def cancel_safe(self, *, timeout: float = 0.0) -> NoReturn:
         """What psycopg does for one who is cancelled, before it waits for the server to comply."""
@@ -106,11 +123,9 @@ class Pool:
     ) -> list[TupleRow]:
         connection.prepare_threshold = _OFTEN if self.prepares else None
         if not self.wraps:
-            found = await connection.execute(statement, arguments, binary=True)
-            return await found.fetchall()
+            return await connection.rows(statement, arguments)
         async with connection.transaction():
-            found = await connection.execute(statement, arguments, binary=True)
-            return await found.fetchall()
+            return await connection.rows(statement, arguments)
 
     async def _take(self, until: float) -> Connection:
         if not self._places.locked():
@@ -200,3 +215,10 @@ def cut(connection: Connection) -> None:
             end.shutdown(socket.SHUT_RDWR)
         finally:
             end.detach()  # it is psycopg's to close
+
+
+def _is_much(values: Sequence[Any]) -> bool:
+    for value in values:
+        if isinstance(value, list) or (isinstance(value, bytes | str) and len(value) > _MUCH):
+            return True
+    return False
