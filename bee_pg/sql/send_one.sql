@@ -1,4 +1,4 @@
--- Store one plain draft, and wake somebody: what `send` does with it, for half the price.
+-- Store one plain draft, and wake somebody: what `send` does with it, for two thirds of the price: docs/adr/0029.
 -- returns   c created, or k kept
 create or replace function send_one(queue text, id text, body bytea) returns text
 language plpgsql set search_path from current set lock_timeout = '3s' as $$
