@@ -49,12 +49,11 @@ from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
 from bee_pg.records import (
     LEASE,
     LETTERS,
-    SEND,
-    draft_columns,
     lease,
     receipt_columns,
     report,
     said_column,
+    send_statement,
     settlement_columns,
     throttle_columns,
 )
@@ -142,10 +141,10 @@ class PgBroker(PgInspector, Store):
             raise InvalidName("the ids of one send must be distinct")
         check_queue(queue)
         self._check_usable()
-        columns = draft_columns(drafts)
         if not drafts:
             return []
-        [[sent, taken]] = await self._run_on(queue, "send", SEND, *columns)
+        statement, arguments = send_statement(self._schema, queue, drafts)
+        [[sent, taken]] = await self._carry_out(statement, arguments)
         if taken is not None:
             raise IdTaken(queue, taken)
         return [LETTERS[letter] for letter in sent]

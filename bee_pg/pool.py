@@ -3,7 +3,7 @@
 psycopg cannot be hurried: cancelled while the peer is silent, it asks the server to cancel and
 waits for that too. So a call that is over time, or is no longer wanted, has its socket shut down.
 That ends it at once; the connection is thrown away, and the statement was applied wholly or not at
-all.
+all. It runs in the caller's own task: a task for each call would cost as much as the call.
 """
 
 from __future__ import annotations
@@ -13,20 +13,46 @@ import select
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel, sql
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, sql
 from psycopg.rows import TupleRow
 
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_pg.faults import cannot_connect, translate
 
-Connection = AsyncConnection[TupleRow]
 T = TypeVar("T")
 
 _OFTEN = 3
 """Times after which a statement is prepared."""
+_MUCH = 4096
+"""Bytes of one value that are not kept until the next call."""
+
+
+class Connection(AsyncConnection[TupleRow]):
+    """A connection that ends when one who waits for it is cancelled."""
+
+    _last: AsyncCursor[TupleRow] | None = None
+
+    async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
+        """Those that a statement returns.
+
+        A cursor knows how to pack and read what it did last, so it is used again; but it also keeps
+        that, so not if it is much.
+        """
+        cursor, self._last = self._last or self.cursor(), None
+        await cursor.execute(statement, arguments, binary=True)
+        rows = await cursor.fetchall()
+        if len(rows) == 1 and not _is_much(arguments) and not _is_much(rows[0]):
+            self._last = cursor
+        return rows
+
+    async def cancel_safe(self, *, timeout: float = 0.0) -> NoReturn:
+        """What psycopg does for one who is cancelled, before it waits for the server to comply."""
+        cut(self)
+        await self.close()
+        raise asyncio.CancelledError
 
 
 class Pool:
@@ -82,40 +108,30 @@ class Pool:
     ) -> T:
         """What the work returns, if it ends in time and is wanted to the end."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name="bee:pg")
         overdue = loop.call_at(until, cut, connection)
         try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cut(connection)
-            await _ended(task)
-            raise
-        finally:
-            overdue.cancel()
-        try:
-            return task.result()
+            return await work
         except psycopg.Error as error:
             if loop.time() >= until:
                 raise OutcomeUnknown("PostgreSQL did not answer in time") from error
             raise translate(error, schema=self._schema) from error
+        finally:
+            overdue.cancel()
 
     async def _execute(
         self, connection: Connection, statement: str, arguments: Sequence[Any]
     ) -> list[TupleRow]:
         connection.prepare_threshold = _OFTEN if self.prepares else None
         if not self.wraps:
-            found = await connection.execute(statement, arguments, binary=True)
-            return await found.fetchall()
+            return await connection.rows(statement, arguments)
         async with connection.transaction():
-            found = await connection.execute(statement, arguments, binary=True)
-            return await found.fetchall()
+            return await connection.rows(statement, arguments)
 
     async def _take(self, until: float) -> Connection:
-        try:
-            async with asyncio.timeout_at(until):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise BrokerUnavailable("all connections of the pool are busy (pool_size)") from error
+        if not self._places.locked():
+            await self._places.acquire()  # at once: no need for a timer
+        else:
+            await self._wait_for_place(until)
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -134,10 +150,17 @@ class Pool:
         self._busy.add(connection)
         return connection
 
+    async def _wait_for_place(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise BrokerUnavailable("all connections of the pool are busy (pool_size)") from error
+
     async def _give_back(self, connection: Connection) -> None:
         self._busy.discard(connection)
         self._places.release()
-        if self._closed or not is_sound(connection):
+        if self._closed or not is_idle(connection):
             await connection.close()
         else:
             self._idle.append(connection)
@@ -151,7 +174,7 @@ async def connect(parameters: Mapping[str, Any], until: float) -> Connection:
     """A new connection, in autocommit mode and READ COMMITTED. Raises a BrokerError."""
     try:
         async with asyncio.timeout_at(until):
-            connection = await AsyncConnection.connect(
+            connection = await Connection.connect(
                 **parameters, autocommit=True, prepare_threshold=None
             )
     except (psycopg.Error, OSError, TimeoutError) as error:
@@ -160,15 +183,18 @@ async def connect(parameters: Mapping[str, Any], until: float) -> Connection:
     return connection
 
 
+def is_idle(connection: Connection) -> bool:
+    """Whether nothing is under way on a connection, and nothing is known to have happened to it."""
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
 def is_sound(connection: Connection) -> bool:
-    """Whether nothing is under way on a connection and nothing has happened to it meanwhile.
+    """Whether it is idle, and nothing has happened to it meanwhile.
 
     A server that goes away says so, or closes it; either can be read, and an idle connection has
     nothing else to read but harmless notices.
     """
-    if connection.closed or connection.broken:
-        return False
-    if connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+    if not is_idle(connection):
         return False
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
@@ -191,10 +217,8 @@ def cut(connection: Connection) -> None:
             end.detach()  # it is psycopg's to close
 
 
-async def _ended(work: asyncio.Task[Any]) -> None:
-    """Wait for it, however often one is cancelled: it does not take long."""
-    while not work.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({work})
-    if not work.cancelled():
-        work.exception()  # nobody wants to know
+def _is_much(values: Sequence[Any]) -> bool:
+    for value in values:
+        if isinstance(value, list) or (isinstance(value, bytes | str) and len(value) > _MUCH):
+            return True
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
@@ -50,9 +51,24 @@ LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCK
 """What `send.sql` says was done with each draft."""
 
 
+@cache
 def call(schema: str, verb: str, types: str) -> str:
     """The statement that calls a function of bee's schema."""
     return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
+
+
+def send_statement(schema: str, queue: str, drafts: Sequence[Draft]) -> tuple[str, list[Any]]:
+    """The statement that sends drafts, and its arguments. It returns what `send.sql` does."""
+    if len(drafts) == 1 and is_plain(drafts[0]):
+        return _send_one(schema), [queue, drafts[0].id, drafts[0].body]
+    return call(schema, "send", f"%b::text, {SEND}"), [queue, *draft_columns(drafts)]
+
+
+@cache
+def _send_one(schema: str) -> str:
+    """Not `select * from`: one value needs no rows to be collected."""
+    name = quoted(schema).replace("%", "%%")
+    return f"select {name}.send_one(%b::text, %b::text, %b::bytea), null"
 
 
 def draft_columns(drafts: Sequence[Draft]) -> list[Packed | list[Any] | None]:

@@ -20,7 +20,7 @@ from bee_core.errors import IdTaken, InvalidName, InvalidOption
 from bee_core.message import Draft, Ticket
 from bee_pg.faults import translate
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
-from bee_pg.records import LETTERS, SEND, call, draft_columns
+from bee_pg.records import LETTERS, send_statement
 
 J = TypeVar("J", contravariant=True)
 
@@ -46,7 +46,7 @@ class AsyncSending:
         drafts = _drafts(queue, jobs)
         if not drafts:
             return []
-        statement, arguments = _statement(self._schema, queue.name, drafts)
+        statement, arguments = send_statement(self._schema, queue.name, drafts)
         try:
             cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
             await cursor.execute(statement, arguments, binary=True)
@@ -68,7 +68,7 @@ class Sending:
         drafts = _drafts(queue, jobs)
         if not drafts:
             return []
-        statement, arguments = _statement(self._schema, queue.name, drafts)
+        statement, arguments = send_statement(self._schema, queue.name, drafts)
         try:
             cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
             cursor.execute(statement, arguments, binary=True)
@@ -112,10 +112,6 @@ def _drafts(queue: Drafter[J], jobs: Sequence[J | Draft]) -> list[Draft]:
     if len({check_draft(draft).id for draft in drafts}) < len(drafts):
         raise InvalidName("the ids of one send must be distinct")
     return drafts
-
-
-def _statement(schema: str, queue: str, drafts: Sequence[Draft]) -> tuple[str, list[Any]]:
-    return call(schema, "send", f"%b::text, {SEND}"), [queue, *draft_columns(drafts)]
 
 
 def _tickets(queue: str, drafts: Sequence[Draft], row: Any) -> list[Ticket]:

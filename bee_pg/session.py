@@ -75,11 +75,15 @@ class Session:
 
     async def _run(self, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
         """The rows of a function of bee's schema."""
+        return await self._carry_out(call(self._schema, verb, types), arguments)
+
+    async def _carry_out(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
+        """The rows of a statement."""
         self._check_usable()
         until = self._until()
         if not self._opened:
             await self._open(until)
-        return await self._call(call(self._schema, verb, types), arguments, until)
+        return await self._call(statement, arguments, until)
 
     async def _run_on(self, queue: str, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
         """The same for one that begins with the name of a queue."""
