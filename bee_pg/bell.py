@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import psycopg
 
@@ -45,12 +46,16 @@ class Bell:
         self._probe = probe
         self._rise = rise
         self._waiters: defaultdict[str, deque[asyncio.Future[None]]] = defaultdict(deque)
+        self._woken: dict[str, asyncio.Future[None]] = {}
+        """Who was woken last and is yet to look, by queue."""
         self._starting = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._heard = asyncio.Event()
         self._deaf_until = 0.0
-        self._rising: set[asyncio.Task[None]] = set()
+        self._to_pass_on: set[str] = set()
+        """Queues of which somebody else is to be told, once for all we have heard so far."""
+        self._rising: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
     async def hears(self) -> bool:
@@ -82,6 +87,7 @@ class Bell:
             self.dismiss(queue, waiter)
             raise
         if waiter.done():
+            self._looks(queue, waiter)
             waiter.result()
             return True
         self.dismiss(queue, waiter)
@@ -93,6 +99,7 @@ class Bell:
             self._waiters[queue].remove(waiter)
             waiter.cancel()
         elif waiter.exception() is None:
+            self._looks(queue, waiter)
             self._hand_over(queue)
 
     def is_awaited(self, queue: str) -> bool:
@@ -102,14 +109,14 @@ class Bell:
     async def risen(self) -> None:
         """Return when nobody here is about to be taken off the list of the idle."""
         while self._rising:
-            await asyncio.wait(self._rising)
+            await asyncio.wait(self._rising.values())
 
     async def aclose(self) -> None:
         """Stop listening, and send those away who wait."""
         self._closed = True
         self._fail(BrokerClosed("this PgBroker was closed"))
         self._heard.set()
-        tasks = [*self._rising, *([self._reader] if self._reader else [])]
+        tasks = [*self._rising.values(), *([self._reader] if self._reader else [])]
         if self._connection is not None:
             cut(self._connection)
         for task in tasks:
@@ -170,19 +177,38 @@ class Bell:
             await connection.close()
 
     def _hand_over(self, queue: str) -> None:
-        """Wake somebody here; or else somebody elsewhere, who is not as busy as we are."""
+        """Wake somebody here; or else somebody elsewhere, who is not as busy as we are.
+
+        One look is enough for all that was heard before it: who finds more than he can take wakes
+        the next. Else those who were rung many times at once would ring each other for a long time.
+        """
         waiters = self._waiters[queue]
         if waiters:
-            waiters.popleft().set_result(None)
-        elif not self._closed:
+            self._woken[queue] = waiter = waiters.popleft()
+            waiter.set_result(None)
+        elif queue not in self._woken and not self._closed:
             self.resting[queue] = 0.0  # not forgotten: who closes before it is done takes leave
-            task = asyncio.create_task(self._wake_another(queue), name="bee:ring")
-            self._rising.add(task)
-            task.add_done_callback(self._rising.discard)
+            self._to_pass_on.add(queue)
+            if queue not in self._rising or self._rising[queue].done():
+                task = asyncio.create_task(self._wake_another(queue), name="bee:ring")
+                self._rising[queue] = task
+                task.add_done_callback(partial(self._risen, queue))
+
+    def _looks(self, queue: str, waiter: asyncio.Future[None]) -> None:
+        """What is heard from now on may come too late for this one."""
+        if self._woken.get(queue) is waiter:
+            del self._woken[queue]
 
     async def _wake_another(self, queue: str) -> None:
-        with suppress(BrokerError):  # what it costs is a poll
-            await self._rise(queue, self.channel)
+        """Until nothing was heard while we did so."""
+        while queue in self._to_pass_on:
+            self._to_pass_on.discard(queue)
+            with suppress(BrokerError):  # what it costs is a poll
+                await self._rise(queue, self.channel)
+
+    def _risen(self, queue: str, task: asyncio.Task[None]) -> None:
+        if self._rising.get(queue) is task:
+            del self._rising[queue]
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,11 +1,13 @@
 """How far back in a queue's line a lease has to look.
 
 All of it, as a rule. But what was deleted stays in the index until it is vacuumed, and while one
-holds an old snapshot it cannot be; every look from the beginning steps over all of it. So when two
+holds an old snapshot it cannot be; every look from the beginning steps over all of it. And where
+many lease at once, each tries the rows that the others have just locked, one by one. So when two
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
-was found. A whole look follows as soon as it costs no more than a twentieth of the time, and in ten
-seconds anyway: it finds what was committed late or sent back. And the next one is whole if this one
-has not found enough, so that nobody waits for a message that is there.
+was found, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no
+more than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent
+back, or locked by one who failed. And the next one is whole if this one has not found enough, so
+that nobody waits for a message that is there.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ create or replace function admit(
   out admitted tid[], out "left" text[], out held_back text[], out more boolean, out had boolean
 )
 language plpgsql set search_path from current set enable_seqscan = off set enable_bitmapscan = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = auto as $$
 #variable_conflict use_column
 declare
   keys   text[];

@@ -12,7 +12,7 @@ create or replace function deliver(
   headers bytea[], bodies bytea[], keys text[], awaits integer[], parents text[]
 ) returns text
 language plpgsql set search_path from current
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set jit = off set plan_cache_mode = auto as $$
 #variable_conflict use_column
 declare
   now     timestamptz := clock_timestamp();

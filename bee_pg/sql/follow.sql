@@ -9,7 +9,7 @@ create or replace function follow(
   per_key integer, key_times bigint, key_per double precision
 ) returns void
 language plpgsql set search_path from current set enable_seqscan = off set enable_bitmapscan = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = auto as $$
 #variable_conflict use_column
 begin
   if key_times is not null then

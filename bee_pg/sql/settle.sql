@@ -6,6 +6,7 @@
 --           nothing else is given but, if there is one, the one reason and detail of them all
 -- then_of   per draft to be sent: the number, from 1, of the receipt it belongs to
 -- returns   the numbers of the receipts that are lost
+-- plans     are made once for a session, as in `lease`; but not for what is sent
 create or replace function settle(
   queue text, ids text[], tokens bigint[], ways text,
   delays double precision[] default null, added integer[] default null,
@@ -17,7 +18,7 @@ create or replace function settle(
   results bytea[] default null, keeps double precision[] default null, summaries text[] default null
 ) returns bigint[]
 language plpgsql set search_path from current set lock_timeout = '3s'
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   now      timestamptz := clock_timestamp();

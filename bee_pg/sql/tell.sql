@@ -5,7 +5,7 @@
 --           of them is the last
 create or replace function tell(queue text, ends ending[]) returns bigint
 language plpgsql set search_path from current
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = auto as $$
 #variable_conflict use_column
 declare
   now     timestamptz := clock_timestamp();

@@ -10,7 +10,7 @@ create or replace function unpark(
   out more boolean, out busy text[], out had boolean, out ranks smallint[], out dues timestamptz[]
 )
 language plpgsql set search_path from current set enable_seqscan = off set enable_bitmapscan = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = auto as $$
 #variable_conflict use_column
 declare
   notes  tid[];

@@ -12,7 +12,7 @@ from bee_core.stored import State
 from bee_pg import PgBroker
 
 from .races import overlap, race
-from .support import QUEUE, ask, brokers, drained, lease, lease_one, send, settle
+from .support import QUEUE, ask, brokers, drained, ids, lease, lease_one, send, settle
 
 ROUNDS = 300
 
@@ -206,3 +206,18 @@ async def test_what_changes_while_drop_and_purge_wait_for_it_is_deleted_neverthe
         await deleting
 
         assert await broker.get(QUEUE, "a") is None
+
+
+async def test_what_was_locked_by_one_who_failed_is_passed_by_once_at_most_and_not_lost(
+    url: str, broker: PgBroker
+) -> None:
+    """While looks are slow they pass by rows that bear the mark of a lock, and marks stay."""
+    await send(broker, "a", "b", "c")
+    with psycopg.connect(url) as other:
+        other.execute("select from bee.message where id = 'a' for update")
+        other.rollback()
+
+    broker._line(QUEUE)._again = float("inf")  # as after slow looks
+    assert ["b", "c"] == ids(await lease(broker, 2))
+    assert [] == await lease(broker, 2)  # not enough, so the next look is a whole one
+    assert ["a"] == ids(await lease(broker, 2))

@@ -372,3 +372,44 @@ async def test_a_successor_and_an_update_wake_who_waits(url: str) -> None:
         await becomes(lambda: waits(waiter), "it does not wait")
         await settle(sender, [held])
         await asyncio.wait_for(waiting, 4)
+
+
+def ring_often(url: str, channel: str, times: int = 50) -> None:
+    """Without letting anybody hear of it in between."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(times):  # in one transaction they would be one
+            connection.execute("select pg_notify(%s, %s)", (channel, QUEUE))
+
+
+async def test_who_is_rung_many_times_looks_once_and_tells_nobody(url: str) -> None:
+    async with brokers(url, 1) as [broker]:
+        waiting = asyncio.create_task(broker.wait(QUEUE, timeout=30))
+        await becomes(lambda: waits(broker), "it does not wait")
+        count = Count(broker)
+        assert broker._bell is not None
+        ring_often(url, broker._bell.channel)
+        with at_most(5):
+            await waiting
+        await asyncio.sleep(0.3)
+        told = [call for call in count.calls if "rise" in call]
+
+    assert len(told) <= 2  # what the last read has left over
+
+
+async def test_who_is_busy_and_rung_many_times_wakes_another_and_is_done(url: str) -> None:
+    async with brokers(url, 2) as [busy, idle]:
+        waiting = asyncio.create_task(busy.wait(QUEUE, timeout=30))
+        await becomes(lambda: waits(busy), "it does not wait")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        waiting = asyncio.create_task(idle.wait(QUEUE, timeout=30))
+        await becomes(lambda: waits(idle), "the other does not wait")
+        count = Count(busy)
+        assert busy._bell is not None
+        ring_often(url, busy._bell.channel)
+        with at_most(5):
+            await waiting
+        await asyncio.sleep(0.3)
+        told = [call for call in count.calls if "rise" in call]
+
+    assert 1 <= len(told) <= 3
