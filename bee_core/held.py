@@ -98,6 +98,8 @@ class Held:
         self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
+        self.started = 0
+        """How many jobs were, so far: a tick of a schedule is none."""
         self.settled = 0
         """How many were, so far."""
         self.slots = Slots(
@@ -141,21 +143,23 @@ class Held:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
-    def take(self, leases: Sequence[Lease], asked_at: float) -> int:
-        """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
+    @property
+    def early(self) -> int:
+        """How many wait for a slot."""
+        return len(self._early)
 
-        Return how many jobs that makes: a tick of a schedule is none.
-        """
+    def take(self, leases: Sequence[Lease], asked_at: float) -> None:
+        """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
         now = self._clock.now()
         if self._pace is not None:
             self._pace.leased(asked_at, now, self._ended)
-        jobs = sum([self._take(lease, asked_at + self._lease, now) for lease in leases])
+        for lease in leases:
+            self._take(lease, asked_at + self._lease, now)
         self.heartbeat.poke()
         if self._early:
             self._overdue.ring()
-        return jobs
 
-    def _take(self, lease: Lease, until: float, now: float) -> bool:
+    def _take(self, lease: Lease, until: float, now: float) -> None:
         try:
             job, tag, rules, call = self._handlers.open(lease)
         except DecodeError as error:
@@ -163,24 +167,25 @@ class Held:
             outcome = Unknown(problem) if isinstance(error, UnknownJob) else Malformed(problem)
             attempt = Attempt(lease, resolve(self._queue.policy), "?", now, until)
             self._settle(attempt, outcome, tally(outcome))
-            return False
+            return
         attempt = Attempt(lease, rules, tag, now, until)
         if self._stopping:
             self._hand_over(attempt, Interrupted(), give_back(attempt, "its worker stops"))
-            return False
+            return
         if lease.counters.stalls and is_poisoned(rules, lease.counters):
             self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
-            return False
+            return
         attempt.job, attempt.call = job, call
         self._attempts[lease.receipt.token] = attempt
-        if self.slots.free > 0:
+        if self.slots.free > 0 or call is COME_TO:  # a tick is over at once, and is to be on time
             self._start(attempt, now)
         else:
             self._early.append(attempt)
-        return call is not COME_TO
 
     def _start(self, attempt: Attempt, now: float) -> None:
         attempt.started_at = now
+        if attempt.call is not COME_TO:
+            self.started += 1
         if attempt.rules.timeout is not None:
             attempt.deadline = now + attempt.rules.timeout
         if attempt.call is not None and attempt.call.takes_delivery:

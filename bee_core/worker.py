@@ -178,6 +178,8 @@ class Worker(Generic[J]):
             trouble=self._trouble,
             room=self._held.room,
             on_leases=self._held.take,
+            started=lambda: self._held.started,
+            early=lambda: self._held.early,
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=self._heartbeat.hurry,

@@ -52,6 +52,16 @@ class Forgetful(FarAway):
         return set(receipts) if self.forgets else lost
 
 
+class Punctual(FarAway):
+    """One in which a schedule falls due just when ten are asked for."""
+
+    async def lease(self, *args: Any, **options: Any) -> Sequence[Lease]:
+        if options["limit"] >= 10:
+            now = bee.Update(payload=False, run_at="always", policy=False, reset_counts=False)
+            await self.send("jobs", [bee.Draft("bee-schedule:pulse", b"", if_taken=now)])
+        return await super().lease(*args, **options)
+
+
 class Scene:
     """A worker for two at once. Jobs are quick until it asks for ten; from there on they stand."""
 
@@ -178,6 +188,30 @@ async def test_all_that_were_asked_for_run_though_some_had_to_wait_for_a_slot() 
     await scene.worker.run(max_jobs=200)
 
     assert (await broker.stats("jobs")).ready == 50
+
+
+async def test_as_many_run_as_were_asked_for_though_jobs_take_longer_than_they_did() -> None:
+    broker = FarAway()
+    queue = bee.Queue(broker, "jobs", Work)
+    await queue.send_many(Work(number=number) for number in range(300))
+    scene = Scene(broker)
+    running = asyncio.create_task(scene.worker.run(max_jobs=250))
+    await asyncio.sleep(1.5)
+    scene.gate.set()
+    await running
+
+    assert (await broker.stats("jobs")).ready == 50
+
+
+async def test_a_tick_does_not_wait_for_a_slot() -> None:
+    schedule = bee.Schedule("pulse", Work(), every=3600)
+    async with at_standstill(Punctual(), schedules=[schedule]) as scene:
+        await until(lambda: scene.given_back and scene.worker.health().held == 2)
+
+        ends = [event for event in scene.events if isinstance(event, AttemptSettled)]
+        ticks = [event for event in ends if event.tag == "schedule"]
+        assert len(ticks) > 1
+        assert not any(isinstance(tick.outcome, Interrupted) for tick in ticks)
 
 
 async def test_a_job_does_not_see_what_the_one_before_it_in_its_slot_has_set() -> None:
