@@ -24,10 +24,11 @@ class Fetcher:
     """Leases messages of one queue for one worker.
 
     `room` says how many more the worker can take, `on_leases` takes some (with the time they were
-    asked for), `started` says how many jobs have been started by now and `early` how many of those
-    taken are still to be, `resting` says whether the worker holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
-    after which nothing was to be had. If the worker has a `place` in a shared capacity, what may be
-    leased is claimed there first; `running` says how many jobs run.
+    asked for), `started` says how many jobs have been started by now, `early` how many of those
+    taken are still to be, `resting` whether the worker holds nothing, and `is_empty` whether
+    nothing is left in the queue. `on_vain` hears of a wake-up after which nothing was to be had.
+    If the worker has a `place` in a shared capacity, what may be leased is claimed there first;
+    `running` says how many jobs run.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class Held:
         self._overdue = clock.alarm()
         self._pace = Pace() if ahead else None
         self._ended = 0
-        self._stopping = self._dropped = False
+        self._starting = self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
         self.started = 0
@@ -130,6 +130,7 @@ class Held:
             on_trouble=report.trouble,
             on_recovered=report.recovered,
             on_blocked=self._on_blocked,
+            on_sign=self.slots.look,  # about once a second while anything is held
             on_died=lambda: on_failure("bee:heartbeat", RuntimeError("it ended")),
         )
 
@@ -293,8 +294,14 @@ class Held:
     # Those that are early.
 
     def _start_early(self) -> None:
-        while self._early and self.slots.free > 0:
-            self._start(self._early.popleft(), self._clock.now())
+        if self._starting:  # a task that is eager has ended within its start: that goes on with it
+            return
+        self._starting = True
+        try:
+            while self._early and self.slots.free > 0:
+                self._start(self._early.popleft(), self._clock.now())
+        finally:
+            self._starting = False
 
     def _return_early(self, why: str, before: float = math.inf) -> None:
         """Give back those that were leased before then."""
