@@ -24,13 +24,15 @@ from bee_core.ids import new_id
 from bee_core.message import Draft, Rate, Reject, Sent, Settlement, Throttle
 from bee_core.moving import move
 from bee_core.stored import State
-from bee_redis import RedisBroker
+from bee_redis import RedisBroker, keys
+from bee_redis.resp import pack
 from bee_redis.sharded.parts import part_names, part_of
 from tests.chaos import kills
 from tests.servers import RedisCluster, RedisServer, valkey_binary
 
 from .support import (
     PASSING,
+    QUEUE,
     again,
     at_most,
     becomes,
@@ -552,3 +554,36 @@ async def test_a_node_that_is_silent_does_not_hold_up_the_others(frail: RedisClu
 
         came += await drained(broker, patience=30)
     assert {f"m{n}" for n in range(400)} == set(came)
+
+
+async def test_what_is_leased_reaches_its_holder_though_another_part_is_of_no_use(
+    spread: RedisBroker,
+) -> None:
+    await send(spread, *(str(number) for number in range(40)))
+    bad = keys.keys(spread._parts._prefix, part_names(QUEUE, SHARDS)[3])[0]  # type: ignore[attr-defined]
+    link = await spread._parts._open()  # type: ignore[attr-defined]
+    await link.call(bad, pack(b"DEL", bad), deadline=5.0)
+    await link.call(bad, pack(b"SET", bad, b"not bee's"), deadline=5.0)
+
+    held, refused = 0, 0
+    for _ in range(2 * SHARDS):
+        try:
+            held += len(await spread.lease(QUEUE, limit=100, duration=30.0, holder="me"))
+        except BrokerMisconfigured:
+            refused += 1
+
+    parts = [name for n, name in enumerate(part_names(QUEUE, SHARDS)) if n != 3]
+    leased = [(await spread._parts.stats(name)).leased for name in parts]  # type: ignore[attr-defined]
+    assert sum(leased) == held > 0 < refused
+
+
+async def test_a_part_is_looked_at_again_though_its_probe_was_cancelled(
+    spread: RedisBroker,
+) -> None:
+    spread._avoid("part", BrokerUnavailable("away"))  # type: ignore[attr-defined]
+    probe = spread._avoided["part"].probe  # type: ignore[attr-defined]
+    probe.cancel()
+    await asyncio.wait({probe})
+    await asyncio.sleep(0)
+
+    assert not spread._avoided  # type: ignore[attr-defined]
