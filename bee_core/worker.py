@@ -242,11 +242,11 @@ class Worker(Generic[J]):
 
         For tests, and for a program that must leave at once. `run` returns.
         """
-        self.stop(grace=0)
         if self._killed:
             return
         self._killed = True
-        self._held.drop()
+        self._held.drop()  # first: what has no slot yet would be given back
+        self.stop(grace=0)
         if self._main_task is not None:
             self._main_task.cancel()
 

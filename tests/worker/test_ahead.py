@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import bee_core as bee
-from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event
+from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event, WorkerStopped
 from bee_core.message import Lease, Receipt
 from bee_core.outcome import Interrupted
 from bee_core.stored import State
@@ -160,6 +160,15 @@ async def test_a_worker_that_stops_gives_back_what_has_no_slot_yet() -> None:
 
         assert await scene.released() == scene.given_back
         assert scene.worker.health().running == 2
+
+
+async def test_a_worker_that_is_killed_gives_nothing_back() -> None:
+    async with at_standstill(FarAway()) as scene:
+        held = scene.worker.health().held
+        scene.worker.kill()
+        await until(lambda: any(isinstance(event, WorkerStopped) for event in scene.events))
+
+        assert (await scene.held(), await scene.released()) == (held, 0)
 
 
 async def test_one_that_is_lost_while_it_waits_for_a_slot_never_runs() -> None:
