@@ -41,11 +41,12 @@ from bee_core.queue import Queue
 from bee_core.reporter import Reporter
 from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
-from bee_core.strategy import resolve
+from bee_core.strategy import Rules, resolve
 from bee_core.ticks import COME_TO, Due
 from bee_core.trouble import Trouble
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
+_ONE_STALL = Counters(stalls=1)
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
 
@@ -95,6 +96,10 @@ class Held:
         self._overdue = clock.alarm()
         self._pace = Pace() if ahead else None
         self._ended = 0
+        self._rules: Rules | None = None  # those of the last one taken
+        self._frail = False
+        """Whether a single death of this worker may be the end of a job here: then none is leased
+        before it can run, or it would end unrun."""
         self._starting = self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
@@ -140,7 +145,7 @@ class Held:
     def room(self) -> int:
         """How many more messages it could take."""
         free = self.slots.free - len(self._early)
-        if self._pace is not None:
+        if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
@@ -170,6 +175,9 @@ class Held:
             self._settle(attempt, outcome, tally(outcome))
             return
         attempt = Attempt(lease, rules, tag, now, until)
+        if rules is not self._rules:
+            self._rules = rules
+            self._frail = self._frail or is_poisoned(rules, _ONE_STALL)
         if self._stopping:
             self._hand_over(attempt, Interrupted(), give_back(attempt, "its worker stops"))
             return
@@ -180,6 +188,8 @@ class Held:
         self._attempts[lease.receipt.token] = attempt
         if self.slots.free > 0 or call is COME_TO:  # a tick is over at once, and is to be on time
             self._start(attempt, now)
+        elif self._frail and is_poisoned(rules, _ONE_STALL):
+            self._hand_over(attempt, Interrupted(), give_back(attempt, "no slot was free"))
         else:
             self._early.append(attempt)
 
@@ -206,8 +216,7 @@ class Held:
         await self.heartbeat.start()
         parts.start("bee:settler", self.settler.run)
         parts.start("bee:watch", self.slots.watch)
-        if self._pace is not None:
-            parts.start("bee:ahead", self._return_overdue)
+        parts.start("bee:ahead", self._return_overdue)  # slots may also become fewer meanwhile
 
     def resize(self, size: int) -> None:
         """Run so many at once from now on."""

@@ -171,6 +171,17 @@ async def test_a_worker_that_is_killed_gives_nothing_back() -> None:
         assert (await scene.held(), await scene.released()) == (held, 0)
 
 
+async def test_what_ends_with_its_worker_is_not_leased_before_it_can_run() -> None:
+    broker, policy = FarAway(), bee.Policy(on_stall=bee.Archive())
+    queue = bee.Queue(broker, "jobs", Work)
+    await queue.send_many(Work(number=number) for number in range(200))
+    scene = Scene(broker, policy=policy)
+
+    await scene.worker.run(until_empty=True)
+
+    assert broker.asked == 2
+
+
 async def test_one_that_is_lost_while_it_waits_for_a_slot_never_runs() -> None:
     broker = Forgetful()
     async with at_standstill(broker, lease=0.3) as scene:
