@@ -202,7 +202,9 @@ class ShardedBroker(ShardedInspector, Spread):
                         rung = waits[wait]
         finally:
             for wait, part in waits.items():
-                if not wait.cancel() and wait.exception() is None and part != rung:
+                if wait.cancel() or wait.cancelled():
+                    continue
+                if wait.exception() is None and part != rung:
                     self._parts.pass_on(names[part])  # that one is for somebody else
         return rung, trouble
 

@@ -587,3 +587,20 @@ async def test_a_part_is_looked_at_again_though_its_probe_was_cancelled(
     await asyncio.sleep(0)
 
     assert not spread._avoided  # type: ignore[attr-defined]
+
+
+async def test_a_wait_of_which_one_part_is_cancelled_leaves_none_behind(
+    spread: RedisBroker,
+) -> None:
+    await spread.stats(QUEUE)
+    for _ in range(5):  # whichever it is
+        waiting = asyncio.create_task(spread.wait(QUEUE, timeout=5.0))
+        await asyncio.sleep(0.1)
+        listening = [task for task in asyncio.all_tasks() if task.get_name() == "bee:wait"]
+        assert len(listening) == SHARDS
+
+        listening[0].cancel()
+        await asyncio.wait({waiting})
+        await asyncio.sleep(0.05)
+
+        assert all(task.done() for task in listening)
