@@ -24,9 +24,9 @@ class Fetcher:
     """Leases messages of one queue for one worker.
 
     `room` says how many more the worker can take, `on_leases` takes some (with the time they were
-    asked for), `started` says how many jobs have been started by now, `early` how many of those
-    taken are still to be, `resting` whether the worker holds nothing, and `is_empty` whether
-    nothing is left in the queue. `on_vain` hears of a wake-up after which nothing was to be had.
+    asked for), `jobs` says how many have been started by now and how many of those taken are still
+    to be, `resting` whether the worker holds nothing, and `is_empty` whether nothing is left in the
+    queue. `on_vain` hears of a wake-up after which nothing was to be had.
     If the worker has a `place` in a shared capacity, what may be leased is claimed there first;
     `running` says how many jobs run.
     """
@@ -44,8 +44,7 @@ class Fetcher:
         trouble: Trouble,
         room: Callable[[], int],
         on_leases: Callable[[Sequence[Lease], float], None],
-        started: Callable[[], int],
-        early: Callable[[], int],
+        jobs: Callable[[], tuple[int, int]],
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
@@ -62,8 +61,7 @@ class Fetcher:
         self._trouble = trouble
         self._room = room
         self._on_leases = on_leases
-        self._started = started
-        self._early = early
+        self._jobs = jobs
         self._resting = resting
         self._is_empty = is_empty
         self._on_vain = on_vain
@@ -123,9 +121,9 @@ class Fetcher:
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
-        while not self._stopped and (started := self._started()) < max_jobs:
-            # Those that are early may yet have to be given back: then others take their places.
-            most = int(min(self._room(), BATCH, max_jobs - started - self._early()))
+        while not self._stopped and self._jobs()[0] < max_jobs:
+            # Those that wait may yet have to be given back: then others take their places.
+            most = int(min(self._room(), BATCH, max_jobs - sum(self._jobs())))
             expecting = expecting or most < 1
             limit = most if self._member is None else self._member.claim(most, expecting=expecting)
             if limit < 1 and expecting:

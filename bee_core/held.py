@@ -97,14 +97,11 @@ class Held:
         self._pace = Pace() if ahead else None
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
-        self._frail = False
-        """Whether a single death of this worker may be the end of a job here: then none is leased
-        before it can run, or it would end unrun."""
+        self._frail = False  # whether one stall ends a job here: none is leased before it can run
         self._starting = self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
-        self.started = 0
-        """How many jobs were, so far: a tick of a schedule is none."""
+        self._started = 0  # jobs, that is: a tick of a schedule is none
         self.settled = 0
         """How many were, so far."""
         self.slots = Slots(
@@ -149,10 +146,9 @@ class Held:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
-    @property
-    def early(self) -> int:
-        """How many wait for a slot."""
-        return len(self._early)
+    def jobs(self) -> tuple[int, int]:
+        """How many were started so far, and how many wait for a slot."""
+        return self._started, len(self._early)
 
     def take(self, leases: Sequence[Lease], asked_at: float) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
@@ -196,17 +192,13 @@ class Held:
     def _start(self, attempt: Attempt, now: float) -> None:
         attempt.started_at = now
         if attempt.call is not COME_TO:
-            self.started += 1
+            self._started += 1
         if attempt.rules.timeout is not None:
             attempt.deadline = now + attempt.rules.timeout
         if attempt.call is not None and attempt.call.takes_delivery:
+            lease, deadline = attempt.lease, attempt.deadline
             attempt.delivery = Delivery(
-                attempt.lease,
-                self._queue,
-                self._clock,
-                attempt.deadline,
-                self.slots.processes,
-                self.heartbeat.hear,
+                lease, self._queue, self._clock, deadline, self.slots.processes, self.heartbeat.hear
             )
         self._report.attempt_started(attempt)
         self.slots.start(attempt)
@@ -275,8 +267,7 @@ class Held:
         counted = attempt.counted(outcome)
         if counted is None:
             self._forget(attempt)
-            certain = attempt.ending is LostLease.CERTAIN
-            self._report.attempt_lost(attempt, None, certain=certain)
+            self._report.attempt_lost(attempt, None, certain=attempt.ending is LostLease.CERTAIN)
         else:
             self._settle(attempt, counted, tally(counted))
 

@@ -165,8 +165,7 @@ class Worker(Generic[J]):
             on_stuck=self._on_stuck,
             on_failure=self._on_part_failed,
         )
-        self._slots = self._held.slots
-        self._heartbeat = self._held.heartbeat
+        self._slots, self._heartbeat = self._held.slots, self._held.heartbeat
         self._fetcher = Fetcher(
             broker,
             name,
@@ -178,8 +177,7 @@ class Worker(Generic[J]):
             trouble=self._trouble,
             room=self._held.room,
             on_leases=self._held.take,
-            started=lambda: self._held.started,
-            early=lambda: self._held.early,
+            jobs=self._held.jobs,
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=self._heartbeat.hurry,
