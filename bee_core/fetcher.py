@@ -24,10 +24,11 @@ class Fetcher:
     """Leases messages of one queue for one worker.
 
     `room` says how many more the worker can take, `on_leases` takes some (with the time they were
-    asked for) and says how many jobs they make, `resting` says whether the worker
-    holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
-    after which nothing was to be had. If the worker has a `place` in a shared capacity, what may be
-    leased is claimed there first; `running` says how many jobs run.
+    asked for), `jobs` says how many have been started by now and how many of those taken are still
+    to be, `resting` whether the worker holds nothing, and `is_empty` whether nothing is left in the
+    queue. `on_vain` hears of a wake-up after which nothing was to be had.
+    If the worker has a `place` in a shared capacity, what may be leased is claimed there first;
+    `running` says how many jobs run.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class Fetcher:
         clock: Clock,
         trouble: Trouble,
         room: Callable[[], int],
-        on_leases: Callable[[Sequence[Lease], float], int],
+        on_leases: Callable[[Sequence[Lease], float], None],
+        jobs: Callable[[], tuple[int, int]],
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
@@ -59,6 +61,7 @@ class Fetcher:
         self._trouble = trouble
         self._room = room
         self._on_leases = on_leases
+        self._jobs = jobs
         self._resting = resting
         self._is_empty = is_empty
         self._on_vain = on_vain
@@ -117,9 +120,10 @@ class Fetcher:
             self._waiting.cancel()
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
-        started, woken, expecting = 0, False, True
-        while not self._stopped and started < max_jobs:
-            most = int(min(self._room(), BATCH, max_jobs - started))
+        woken, expecting = False, True
+        while not self._stopped and self._jobs()[0] < max_jobs:
+            # Those that wait may yet have to be given back: then others take their places.
+            most = int(min(self._room(), BATCH, max_jobs - sum(self._jobs())))
             expecting = expecting or most < 1
             limit = most if self._member is None else self._member.claim(most, expecting=expecting)
             if limit < 1 and expecting:
@@ -135,7 +139,7 @@ class Fetcher:
             leases = await self._take(limit)
             if leases is None:
                 continue
-            started += self._on_leases(leases, asked_at)
+            self._on_leases(leases, asked_at)
             expecting = self.hungry = len(leases) >= limit
             self._give_back(full=expecting)
             if woken and not leases:

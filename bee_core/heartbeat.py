@@ -57,6 +57,7 @@ class Heartbeat:
         on_trouble: Callable[[str, Exception], None],
         on_recovered: Callable[[str], None],
         on_blocked: Callable[[Attempt | None, str], None],
+        on_sign: Callable[[], None],
         on_died: Callable[[], None],
     ) -> None:
         self._broker = broker
@@ -72,6 +73,7 @@ class Heartbeat:
         self._on_trouble = on_trouble
         self._on_recovered = on_recovered
         self._on_blocked = on_blocked
+        self._on_sign = on_sign
         self._on_died = on_died
         self._alarm = clock.alarm()
         self._idle = False
@@ -321,6 +323,7 @@ class Heartbeat:
 
     def _answer(self) -> None:
         self._unanswered = 0
+        self._on_sign()
 
     def _tell(self, callback: Callable[[], None]) -> None:
         assert self._worker_loop is not None

@@ -41,11 +41,12 @@ from bee_core.queue import Queue
 from bee_core.reporter import Reporter
 from bee_core.settler import Ended, Settler
 from bee_core.slots import Slots
-from bee_core.strategy import resolve
+from bee_core.strategy import Rules, resolve
 from bee_core.ticks import COME_TO, Due
 from bee_core.trouble import Trouble
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
+_ONE_STALL = Counters(stalls=1)
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
 
@@ -95,9 +96,12 @@ class Held:
         self._overdue = clock.alarm()
         self._pace = Pace() if ahead else None
         self._ended = 0
-        self._stopping = self._dropped = False
+        self._rules: Rules | None = None  # those of the last one taken
+        self._frail = False  # whether one stall ends a job here: none is leased before it can run
+        self._starting = self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
+        self._started = 0  # jobs, that is: a tick of a schedule is none
         self.settled = 0
         """How many were, so far."""
         self.slots = Slots(
@@ -128,6 +132,7 @@ class Held:
             on_trouble=report.trouble,
             on_recovered=report.recovered,
             on_blocked=self._on_blocked,
+            on_sign=self.slots.look,  # about once a second while anything is held
             on_died=lambda: on_failure("bee:heartbeat", RuntimeError("it ended")),
         )
 
@@ -137,25 +142,26 @@ class Held:
     def room(self) -> int:
         """How many more messages it could take."""
         free = self.slots.free - len(self._early)
-        if self._pace is not None:
+        if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
-    def take(self, leases: Sequence[Lease], asked_at: float) -> int:
-        """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
+    def jobs(self) -> tuple[int, int]:
+        """How many were started so far, and how many wait for a slot."""
+        return self._started, len(self._early)
 
-        Return how many jobs that makes: a tick of a schedule is none.
-        """
+    def take(self, leases: Sequence[Lease], asked_at: float) -> None:
+        """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
         now = self._clock.now()
         if self._pace is not None:
             self._pace.leased(asked_at, now, self._ended)
-        jobs = sum([self._take(lease, asked_at + self._lease, now) for lease in leases])
+        for lease in leases:
+            self._take(lease, asked_at + self._lease, now)
         self.heartbeat.poke()
         if self._early:
             self._overdue.ring()
-        return jobs
 
-    def _take(self, lease: Lease, until: float, now: float) -> bool:
+    def _take(self, lease: Lease, until: float, now: float) -> None:
         try:
             job, tag, rules, call = self._handlers.open(lease)
         except DecodeError as error:
@@ -163,34 +169,36 @@ class Held:
             outcome = Unknown(problem) if isinstance(error, UnknownJob) else Malformed(problem)
             attempt = Attempt(lease, resolve(self._queue.policy), "?", now, until)
             self._settle(attempt, outcome, tally(outcome))
-            return False
+            return
         attempt = Attempt(lease, rules, tag, now, until)
+        if rules is not self._rules:
+            self._rules = rules
+            self._frail = self._frail or is_poisoned(rules, _ONE_STALL)
         if self._stopping:
             self._hand_over(attempt, Interrupted(), give_back(attempt, "its worker stops"))
-            return False
+            return
         if lease.counters.stalls and is_poisoned(rules, lease.counters):
             self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
-            return False
+            return
         attempt.job, attempt.call = job, call
         self._attempts[lease.receipt.token] = attempt
-        if self.slots.free > 0:
+        if self.slots.free > 0 or call is COME_TO:  # a tick is over at once, and is to be on time
             self._start(attempt, now)
+        elif self._frail and is_poisoned(rules, _ONE_STALL):
+            self._hand_over(attempt, Interrupted(), give_back(attempt, "no slot was free"))
         else:
             self._early.append(attempt)
-        return call is not COME_TO
 
     def _start(self, attempt: Attempt, now: float) -> None:
         attempt.started_at = now
+        if attempt.call is not COME_TO:
+            self._started += 1
         if attempt.rules.timeout is not None:
             attempt.deadline = now + attempt.rules.timeout
         if attempt.call is not None and attempt.call.takes_delivery:
+            lease, deadline = attempt.lease, attempt.deadline
             attempt.delivery = Delivery(
-                attempt.lease,
-                self._queue,
-                self._clock,
-                attempt.deadline,
-                self.slots.processes,
-                self.heartbeat.hear,
+                lease, self._queue, self._clock, deadline, self.slots.processes, self.heartbeat.hear
             )
         self._report.attempt_started(attempt)
         self.slots.start(attempt)
@@ -200,8 +208,7 @@ class Held:
         await self.heartbeat.start()
         parts.start("bee:settler", self.settler.run)
         parts.start("bee:watch", self.slots.watch)
-        if self._pace is not None:
-            parts.start("bee:ahead", self._return_overdue)
+        parts.start("bee:ahead", self._return_overdue)  # slots may also become fewer meanwhile
 
     def resize(self, size: int) -> None:
         """Run so many at once from now on."""
@@ -260,8 +267,7 @@ class Held:
         counted = attempt.counted(outcome)
         if counted is None:
             self._forget(attempt)
-            certain = attempt.ending is LostLease.CERTAIN
-            self._report.attempt_lost(attempt, None, certain=certain)
+            self._report.attempt_lost(attempt, None, certain=attempt.ending is LostLease.CERTAIN)
         else:
             self._settle(attempt, counted, tally(counted))
 
@@ -288,8 +294,14 @@ class Held:
     # Those that are early.
 
     def _start_early(self) -> None:
-        while self._early and self.slots.free > 0:
-            self._start(self._early.popleft(), self._clock.now())
+        if self._starting:  # a task that is eager has ended within its start: that goes on with it
+            return
+        self._starting = True
+        try:
+            while self._early and self.slots.free > 0:
+                self._start(self._early.popleft(), self._clock.now())
+        finally:
+            self._starting = False
 
     def _return_early(self, why: str, before: float = math.inf) -> None:
         """Give back those that were leased before then."""

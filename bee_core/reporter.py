@@ -64,6 +64,8 @@ class Reporter:
             heard = well if went_well else self._observers
             if heard:
                 self._attempt_settled(ended, now - ended.attempt.started_at, heard)
+            if isinstance(ended.attempt.job, Due):
+                self._schedule_missed(ended.attempt.job)
 
     def _attempt_settled(self, ended: Ended, duration: float, heard: Sequence[Observer]) -> None:
         lease, settlement = ended.attempt.lease, ended.settlement
@@ -84,8 +86,6 @@ class Reporter:
         if note is not None and note.reason == "succeeded" and note.detail:
             id, token = lease.receipt.id, lease.receipt.token
             self._tell(ResultDropped(self._queue, id, token, ended.attempt.tag, note.detail))
-        if isinstance(ended.attempt.job, Due):
-            self._schedule_missed(ended.attempt.job)
 
     def _who_hears_what_goes_well(self) -> Sequence[Observer]:
         """The log says nothing of it unless it is told to, so it need not be made for it."""

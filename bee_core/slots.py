@@ -117,6 +117,10 @@ class Slots:
             self._next_check = min(checks, default=math.inf)
             await self._alarm.wait(self._next_check - now)
 
+    def look(self) -> None:
+        """See to those that somebody else has cancelled, though none is due."""
+        self._alarm.ring()
+
     def kill(self) -> None:
         """Cancel everything that runs, and do not look back."""
         for attempt in self.running.values():
@@ -129,7 +133,7 @@ class Slots:
         self._threads.close()
 
     async def _run(self, attempt: Attempt) -> None:
-        """An attempt to its end, and what follows from it, in the worker's own context."""
+        """An attempt to its end, and what follows from it."""
         if self._tracing is None or attempt.call is COME_TO:
             outcome = await attempt.run(self._means)
         else:
@@ -143,7 +147,7 @@ class Slots:
                 attempt.counted,
             )
         if attempt.running:
-            self._context.run(self._leave, attempt, outcome)
+            self._leave(attempt, outcome)
         else:  # it was given up before
             self.stuck -= 1
 
@@ -168,7 +172,9 @@ class Slots:
     def _leave(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.running = False
         del self.running[attempt.lease.receipt.token]
-        self._on_ended(attempt, outcome)
+        # In the worker's own context, for the next one may be started there. In a copy: if tasks
+        # are eager, that one may come here, too, before this one has left.
+        self._context.copy().run(self._on_ended, attempt, outcome)
 
     def _give_up(self, attempt: Attempt) -> None:
         """It ignores its cancellation and runs on; its slot and its message do not wait."""

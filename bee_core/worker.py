@@ -165,8 +165,7 @@ class Worker(Generic[J]):
             on_stuck=self._on_stuck,
             on_failure=self._on_part_failed,
         )
-        self._slots = self._held.slots
-        self._heartbeat = self._held.heartbeat
+        self._slots, self._heartbeat = self._held.slots, self._held.heartbeat
         self._fetcher = Fetcher(
             broker,
             name,
@@ -178,6 +177,7 @@ class Worker(Generic[J]):
             trouble=self._trouble,
             room=self._held.room,
             on_leases=self._held.take,
+            jobs=self._held.jobs,
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=self._heartbeat.hurry,
@@ -240,11 +240,11 @@ class Worker(Generic[J]):
 
         For tests, and for a program that must leave at once. `run` returns.
         """
-        self.stop(grace=0)
         if self._killed:
             return
         self._killed = True
-        self._held.drop()
+        self._held.drop()  # first: what has no slot yet would be given back
+        self.stop(grace=0)
         if self._main_task is not None:
             self._main_task.cancel()
 

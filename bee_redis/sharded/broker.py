@@ -140,6 +140,7 @@ class ShardedBroker(ShardedInspector, Spread):
             asked, left = left[:at_once], left[at_once:]
             share = taken.room // len(asked)
             calls = (lease(name, limit=share) for _, name in asked)
+            fatal: list[BaseException] = []
             for (part, name), answer in zip(
                 asked, await asyncio.gather(*calls, return_exceptions=True), strict=True
             ):
@@ -147,12 +148,16 @@ class ShardedBroker(ShardedInspector, Spread):
                     taken.trouble.append(answer)
                     self._avoid(name, answer)
                 elif isinstance(answer, BaseException):
-                    raise answer
+                    fatal.append(answer)
                 else:
                     taken.add(answer)
                     watch.due(part, loop.time() + self._parts._next.pop(name, math.inf))
                     if len(answer) == share:
                         left.append((part, name))
+            if fatal and taken.leases:
+                return  # what is leased has to reach its holder: the error is for the next call
+            if fatal:
+                raise fatal[0]
             at_once = taken.room
 
     async def wait(self, queue: str, *, timeout: float) -> None:
@@ -197,7 +202,9 @@ class ShardedBroker(ShardedInspector, Spread):
                         rung = waits[wait]
         finally:
             for wait, part in waits.items():
-                if not wait.cancel() and wait.exception() is None and part != rung:
+                if wait.cancel() or wait.cancelled():
+                    continue
+                if wait.exception() is None and part != rung:
                     self._parts.pass_on(names[part])  # that one is for somebody else
         return rung, trouble
 

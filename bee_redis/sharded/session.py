@@ -117,6 +117,8 @@ class ShardedSession(RedisBroker):
         if name not in self._avoided:
             probe = asyncio.create_task(self._probe(name), name="bee:probe")
             self._avoided[name] = Avoided(error, probe)
+            # However it ends, by somebody's cancellation too: nobody else would look there again.
+            probe.add_done_callback(lambda _: self._avoided.pop(name, None))
 
     async def _probe(self, name: str) -> None:
         while True:
@@ -127,5 +129,4 @@ class ShardedSession(RedisBroker):
                 continue
             except BrokerError:
                 pass  # whatever it is, the next who leases is told
-            self._avoided.pop(name, None)
             return

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import bee_core as bee
-from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event
+from bee_core.events import AttemptLost, AttemptSettled, AttemptStarted, Event, WorkerStopped
 from bee_core.message import Lease, Receipt
 from bee_core.outcome import Interrupted
 from bee_core.stored import State
@@ -50,6 +50,16 @@ class Forgetful(FarAway):
     ) -> AbstractSet[Receipt]:
         lost = await super().extend(queue, receipts, **options)
         return set(receipts) if self.forgets else lost
+
+
+class Punctual(FarAway):
+    """One in which a schedule falls due just when ten are asked for."""
+
+    async def lease(self, *args: Any, **options: Any) -> Sequence[Lease]:
+        if options["limit"] >= 10:
+            now = bee.Update(payload=False, run_at="always", policy=False, reset_counts=False)
+            await self.send("jobs", [bee.Draft("bee-schedule:pulse", b"", if_taken=now)])
+        return await super().lease(*args, **options)
 
 
 class Scene:
@@ -152,6 +162,26 @@ async def test_a_worker_that_stops_gives_back_what_has_no_slot_yet() -> None:
         assert scene.worker.health().running == 2
 
 
+async def test_a_worker_that_is_killed_gives_nothing_back() -> None:
+    async with at_standstill(FarAway()) as scene:
+        held = scene.worker.health().held
+        scene.worker.kill()
+        await until(lambda: any(isinstance(event, WorkerStopped) for event in scene.events))
+
+        assert (await scene.held(), await scene.released()) == (held, 0)
+
+
+async def test_what_ends_with_its_worker_is_not_leased_before_it_can_run() -> None:
+    broker, policy = FarAway(), bee.Policy(on_stall=bee.Archive())
+    queue = bee.Queue(broker, "jobs", Work)
+    await queue.send_many(Work(number=number) for number in range(200))
+    scene = Scene(broker, policy=policy)
+
+    await scene.worker.run(until_empty=True)
+
+    assert broker.asked == 2
+
+
 async def test_one_that_is_lost_while_it_waits_for_a_slot_never_runs() -> None:
     broker = Forgetful()
     async with at_standstill(broker, lease=0.3) as scene:
@@ -178,6 +208,30 @@ async def test_all_that_were_asked_for_run_though_some_had_to_wait_for_a_slot() 
     await scene.worker.run(max_jobs=200)
 
     assert (await broker.stats("jobs")).ready == 50
+
+
+async def test_as_many_run_as_were_asked_for_though_jobs_take_longer_than_they_did() -> None:
+    broker = FarAway()
+    queue = bee.Queue(broker, "jobs", Work)
+    await queue.send_many(Work(number=number) for number in range(300))
+    scene = Scene(broker)
+    running = asyncio.create_task(scene.worker.run(max_jobs=250))
+    await asyncio.sleep(1.5)
+    scene.gate.set()
+    await running
+
+    assert (await broker.stats("jobs")).ready == 50
+
+
+async def test_a_tick_does_not_wait_for_a_slot() -> None:
+    schedule = bee.Schedule("pulse", Work(), every=3600)
+    async with at_standstill(Punctual(), schedules=[schedule]) as scene:
+        await until(lambda: scene.given_back and scene.worker.health().held == 2)
+
+        ends = [event for event in scene.events if isinstance(event, AttemptSettled)]
+        ticks = [event for event in ends if event.tag == "schedule"]
+        assert len(ticks) > 1
+        assert not any(isinstance(tick.outcome, Interrupted) for tick in ticks)
 
 
 async def test_a_job_does_not_see_what_the_one_before_it_in_its_slot_has_set() -> None:

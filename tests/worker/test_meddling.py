@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections import Counter
 
 import pytest
@@ -14,6 +15,7 @@ from bee_core.testing import ManualClock
 from bee_memory import MemoryBroker
 
 from .support import LEASE, Work, at_work, begin, heard, nothing, settled, until
+from .test_ahead import FarAway
 
 FOREVER = bee.Policy(timeout=None)
 
@@ -278,3 +280,38 @@ async def test_a_worker_that_ends_in_an_odd_way_fails_none_of_its_jobs(
 
     stats = await broker.stats("jobs")
     assert (1, {}) == (stats.live, dict(stats.archived))
+
+
+async def test_a_job_that_another_cancels_before_it_has_begun_is_not_held_for_ever() -> None:
+    async def handle(job: Work) -> None:
+        for task in bee_tasks("bee:jobs:"):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async with at_work(handle, policy=FOREVER) as (bees, jobs):
+        await jobs.send_many([Work(), Work()])
+        await bees.clock.settle()
+        await bees.advance(2)
+
+        ends = [type(event.outcome).__name__ for event in heard(bees, AttemptSettled)]
+        assert ["Succeeded", "Failed"] == ends[:2]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks")
+async def test_jobs_run_where_tasks_begin_as_they_are_made() -> None:
+    done: list[int] = []
+
+    async def handle(job: Work) -> None:
+        if job.number % 3 == 0:
+            await asyncio.sleep(0.001)
+        done.append(job.number)
+
+    broker = FarAway()
+    worker = bee.Worker(broker, "jobs", Work, handle, concurrency=2)
+    queue = bee.Queue(broker, "jobs", Work)
+    await queue.send_many(Work(number=number) for number in range(500))
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+
+    await asyncio.wait_for(worker.run(until_empty=True), 20)
+
+    assert list(range(500)) == sorted(done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import Counter
 
@@ -341,6 +342,20 @@ async def test_after_an_outage_one_job_is_sent_or_none(missed: str, sent: list[f
         assert ids(declared, *sent, 660) == await f.sent()
         last = declared.job_id(START + 600) if sent else None
         assert [ScheduleMissed("jobs", "pulse", START + 60, 570.0, last)] == f.heard(ScheduleMissed)
+
+
+async def test_the_log_hears_of_what_was_missed_though_nobody_else_listens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(START)
+    broker = MemoryBroker(clock=clock)
+    for _ in range(2):
+        worker = bee.Worker(broker, "jobs", Work, nothing, schedules=[pulse()], clock=clock)
+        await worker.run(until_empty=True)
+        await clock.advance(630)
+
+    missed = [record for record in caplog.records if "schedule missed" in record.message]
+    assert [logging.WARNING] == [record.levelno for record in missed]
 
 
 async def test_an_outage_of_the_store_is_no_different() -> None:

@@ -24,13 +24,15 @@ from bee_core.ids import new_id
 from bee_core.message import Draft, Rate, Reject, Sent, Settlement, Throttle
 from bee_core.moving import move
 from bee_core.stored import State
-from bee_redis import RedisBroker
+from bee_redis import RedisBroker, keys
+from bee_redis.resp import pack
 from bee_redis.sharded.parts import part_names, part_of
 from tests.chaos import kills
 from tests.servers import RedisCluster, RedisServer, valkey_binary
 
 from .support import (
     PASSING,
+    QUEUE,
     again,
     at_most,
     becomes,
@@ -552,3 +554,53 @@ async def test_a_node_that_is_silent_does_not_hold_up_the_others(frail: RedisClu
 
         came += await drained(broker, patience=30)
     assert {f"m{n}" for n in range(400)} == set(came)
+
+
+async def test_what_is_leased_reaches_its_holder_though_another_part_is_of_no_use(
+    spread: RedisBroker,
+) -> None:
+    await send(spread, *(str(number) for number in range(40)))
+    bad = keys.keys(spread._parts._prefix, part_names(QUEUE, SHARDS)[3])[0]  # type: ignore[attr-defined]
+    link = await spread._parts._open()  # type: ignore[attr-defined]
+    await link.call(bad, pack(b"DEL", bad), deadline=5.0)
+    await link.call(bad, pack(b"SET", bad, b"not bee's"), deadline=5.0)
+
+    held, refused = 0, 0
+    for _ in range(2 * SHARDS):
+        try:
+            held += len(await spread.lease(QUEUE, limit=100, duration=30.0, holder="me"))
+        except BrokerMisconfigured:
+            refused += 1
+
+    parts = [name for n, name in enumerate(part_names(QUEUE, SHARDS)) if n != 3]
+    leased = [(await spread._parts.stats(name)).leased for name in parts]  # type: ignore[attr-defined]
+    assert sum(leased) == held > 0 < refused
+
+
+async def test_a_part_is_looked_at_again_though_its_probe_was_cancelled(
+    spread: RedisBroker,
+) -> None:
+    spread._avoid("part", BrokerUnavailable("away"))  # type: ignore[attr-defined]
+    probe = spread._avoided["part"].probe  # type: ignore[attr-defined]
+    probe.cancel()
+    await asyncio.wait({probe})
+    await asyncio.sleep(0)
+
+    assert not spread._avoided  # type: ignore[attr-defined]
+
+
+async def test_a_wait_of_which_one_part_is_cancelled_leaves_none_behind(
+    spread: RedisBroker,
+) -> None:
+    await spread.stats(QUEUE)
+    for _ in range(5):  # whichever it is
+        waiting = asyncio.create_task(spread.wait(QUEUE, timeout=5.0))
+        await asyncio.sleep(0.1)
+        listening = [task for task in asyncio.all_tasks() if task.get_name() == "bee:wait"]
+        assert len(listening) == SHARDS
+
+        listening[0].cancel()
+        await asyncio.wait({waiting})
+        await asyncio.sleep(0.05)
+
+        assert all(task.done() for task in listening)
