@@ -32,7 +32,6 @@ from bee_core.outcome import (
     Malformed,
     Outcome,
     Stalled,
-    Succeeded,
     Unknown,
     tally,
 )
@@ -255,13 +254,6 @@ class Held:
         if self._dropped:
             return
         self._ended += 1
-        self._start_early()
-        self._on_room()
-        if not self.slots.running:
-            self._bell.ring()
-        if type(outcome) is Succeeded and attempt.ending is None:  # as a rule
-            self._settle(attempt, outcome, ZERO)
-            return
         if isinstance(outcome, Failed) and self._is_ended_with_all(attempt, outcome.error):
             attempt.ending = Interrupted()
         counted = attempt.counted(outcome)
@@ -270,6 +262,10 @@ class Held:
             self._report.attempt_lost(attempt, None, certain=attempt.ending is LostLease.CERTAIN)
         else:
             self._settle(attempt, counted, tally(counted))
+        self._start_early()
+        self._on_room()
+        if not self.slots.running:
+            self._bell.ring()
 
     def _is_ended_with_all(self, attempt: Attempt, error: BaseException) -> bool:
         """Whether it was cancelled together with its worker: as a loop does that is closed."""

@@ -104,7 +104,9 @@ class PoolLink:
                 wire.cut()
             raise translate(error, sent=sent) from error
         finally:
-            if wire is not None:
+            if wire is not None and asking and not sent:
+                wire.cut()  # the next command would be taken for the one that it was for
+            elif wire is not None:
                 self._put_back(wire)
             self._free.release()
 

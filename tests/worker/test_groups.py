@@ -237,7 +237,7 @@ async def test_a_group_sent_twice_is_one_group() -> None:
 async def test_a_group_that_was_sent_in_part_is_completed_by_sending_it_again() -> None:
     """More than one batch; the second is lost, the first has been worked off meanwhile."""
     maths = Maths()
-    numbers = list(range(600))
+    numbers = list(range(1200))
     async with under_test(maths.hive) as bees:
         gate = bees.broker.gate("send", when="after")
         sending = asyncio.create_task(maths.jobs.group(squares(*numbers), then=Sum(), id="g"))
@@ -247,7 +247,7 @@ async def test_a_group_that_was_sent_in_part_is_completed_by_sending_it_again() 
         gate.open()
         await bees.drain()
         assert [] == maths.sums
-        assert 499 == len(maths.squared)
+        assert 999 == len(maths.squared)
 
         await maths.jobs.group(squares(*numbers), then=Sum(), id="g")
         await bees.drain()
