@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks import noise, servers
 from benchmarks.contender import Contender, Trouble
-from benchmarks.promises import NO_WORKERS
+from benchmarks.goals import NO_WORKERS
 from benchmarks.rates import fitting
 from benchmarks.results import Sample
 from benchmarks.servers import BenchServer

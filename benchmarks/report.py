@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.drawing import Bar, Panel, draw
-from benchmarks.promises import STORES, promises
+from benchmarks.goals import STORES, goals
 from benchmarks.results import LATEST, Entry, Results, read
 
 ROOT = Path(__file__).parents[1]
@@ -32,8 +32,8 @@ _BLOCK = re.compile(r"(?s)(<!-- speed -->\n).*?(<!-- end of speed -->)")
 def page(results: Results) -> str:
     """docs/explanation/speed.md."""
     machine = results.machine
-    made = promises(results)
-    met = sum(promise.is_met for promise in made)
+    aims = goals(results)
+    met = sum(goal.is_met for goal in aims)
     servers = "; ".join(text for store, text in machine.servers.items() if store in STORES)
     lines = [
         "# How fast it is",
@@ -44,9 +44,9 @@ def page(results: Results) -> str:
         f" processors ({machine.model}), {machine.kernel}, Python {machine.python}; {servers}.",
         "Rates belong to the machine; compare those of one table. Small figures say how far the rounds were apart.",
         "",
-        "## What we promise",
+        "## What we goal",
         "",
-        f"{met} of {len(made)} are met in this run. Who counts as a worker that survives a kill is [measured, too](#when-a-worker-is-killed).",
+        f"{met} of {len(aims)} goals are met in this run. Who counts as a worker that survives a kill is [measured, too](#when-a-worker-is-killed).",
         "",
         *tables.kept(results),
         "",
@@ -243,10 +243,10 @@ def main() -> None:
     for name, picture in pictures(results).items():
         (PICTURES / name).write_text(picture, encoding="utf-8")
     README.write_text(readme(results, README.read_text(encoding="utf-8")), encoding="utf-8")
-    for promise in promises(results):
-        found = "not measured" if promise.found is None else f"{promise.found:.2f}"
+    for goal in goals(results):
+        found = "not measured" if goal.found is None else f"{goal.found:.2f}"
         print(
-            f"{'met' if promise.is_met else 'NOT MET':8} {found:>12} ({promise.wanted:g})  {promise.what} {promise.against}"
+            f"{'met' if goal.is_met else 'NOT MET':8} {found:>12} ({goal.wanted:g})  {goal.what} {goal.against}"
         )
 
 

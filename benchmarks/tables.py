@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.promises import NO_WORKERS, STORES, promises
+from benchmarks.goals import NO_WORKERS, STORES, goals
 from benchmarks.results import Entry, Results
 
 
@@ -167,16 +167,16 @@ def kills(results: Results) -> list[str]:
 
 
 def kept(results: Results) -> list[str]:
-    """The promises."""
+    """The goals."""
     rows = []
-    for promise in promises(results):
-        sign = "at most" if promise.at_most else "at least"
-        found = "not measured" if promise.found is None else f"{promise.found:.2f}"
-        wanted = f"{sign} {promise.wanted:g}" if promise.wanted else "-"
-        verdict = "met" if promise.is_met else "-" if promise.found is None else "**not met**"
-        what = f"{promise.what} ({promise.against})" if promise.against else promise.what
+    for goal in goals(results):
+        sign = "at most" if goal.at_most else "at least"
+        found = "not measured" if goal.found is None else f"{goal.found:.2f}"
+        wanted = f"{sign} {goal.wanted:g}" if goal.wanted else "-"
+        verdict = "met" if goal.is_met else "-" if goal.found is None else "**not met**"
+        what = f"{goal.what} ({goal.against})" if goal.against else goal.what
         rows.append([what, wanted, found, verdict])
-    return table(["ratio", "promised", "measured", ""], rows)
+    return table(["ratio", "goal", "measured", ""], rows)
 
 
 def noise(results: Results) -> str:

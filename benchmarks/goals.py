@@ -1,4 +1,4 @@
-"""The ratios that bee promises, and whether a run has met them."""
+"""The ratios that bee aims at, and whether a run has met them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL = 0.9
 """A worker process that uses so much of a processor has its event loop as its limit."""
 
 
-class Promise(NamedTuple):
+class Goal(NamedTuple):
     """One of them. `found` is none if the run has not measured it."""
 
     what: str
@@ -31,7 +31,7 @@ class Promise(NamedTuple):
         return self.found <= self.wanted if self.at_most else self.found >= self.wanted
 
 
-def promises(results: Results) -> list[Promise]:
+def goals(results: Results) -> list[Goal]:
     """All of them, in the order of the page."""
     return [
         *_drains(results),
@@ -77,36 +77,36 @@ def _against(
     return _over(results.median(workload, one, figure), results.median(workload, peer.name, figure))
 
 
-def _drains(results: Results) -> Iterator[Promise]:
+def _drains(results: Results) -> Iterator[Goal]:
     for store, times in (("redis", 5.0), ("pg", 2.0)):
         peer = best_peer(results, store, "drain", "rate", surviving=True, workers=True)
         found = _against(results, "drain", "rate", f"{store}_bee", peer)
         what = f"{STORES[store]}: drain, of the fastest worker that survives kill -9"
-        yield Promise(what, found, times, against=peer.title if peer else "")
+        yield Goal(what, found, times, against=peer.title if peer else "")
         rates = [results.median("drain", f"{store}_{who}", "rate") for who in ("bee", "raw")]
-        yield Promise(f"{STORES[store]}: drain, of the limit", _over(*rates), 0.7)
+        yield Goal(f"{STORES[store]}: drain, of the limit", _over(*rates), 0.7)
 
 
-def _sends(results: Results) -> Iterator[Promise]:
+def _sends(results: Results) -> Iterator[Goal]:
     for store, times in (("redis", 5.0), ("pg", 1.0)):
         for workload, wanted in (("send-many", times), ("send", 1.0)):
             peer = best_peer(results, store, workload, "rate")
             found = _against(results, workload, "rate", f"{store}_bee", peer)
             way = "send one by one" if workload == "send" else "send in batches"
             what = f"{STORES[store]}: {way}, of the fastest peer"
-            yield Promise(what, found, wanted, against=peer.title if peer else "")
+            yield Goal(what, found, wanted, against=peer.title if peer else "")
 
 
-def _pick_ups(results: Results) -> Iterator[Promise]:
+def _pick_ups(results: Results) -> Iterator[Goal]:
     for store in STORES:
         for figure in ("p50", "p99"):
             peer = best_peer(results, store, "pick-up", figure, choose=min)
             found = _against(results, "pick-up", figure, f"{store}_bee", peer)
             what = f"{STORES[store]}: idle pick-up, {figure}, of the fastest peer"
-            yield Promise(what, found, 1.0, at_most=True, against=peer.title if peer else "")
+            yield Goal(what, found, 1.0, at_most=True, against=peer.title if peer else "")
 
 
-def _sleeps(results: Results) -> Iterator[Promise]:
+def _sleeps(results: Results) -> Iterator[Goal]:
     for store in STORES:
         for at_once in (100, 1000):
             workload, name = f"sleep-{at_once}", f"{store}_bee"
@@ -117,11 +117,11 @@ def _sleeps(results: Results) -> Iterator[Promise]:
             what = f"{STORES[store]}: {at_once:,} handlers that wait 5 ms, of what waiting allows"
             full = busy >= FULL
             limit = f"its event loop is the limit: {busy:.0%} of a processor" if full else ""
-            # What the processor does not allow was not promised.
-            yield Promise(what, found, 0.0 if full else 0.9, against=limit)
+            # What the processor does not allow was not aimed at.
+            yield Goal(what, found, 0.0 if full else 0.9, against=limit)
 
 
-def _steady(results: Results) -> Iterator[Promise]:
+def _steady(results: Results) -> Iterator[Goal]:
     for store in STORES:
         name = f"{store}_bee"
         ratios = [
@@ -133,16 +133,16 @@ def _steady(results: Results) -> Iterator[Promise]:
             )
         ]
         what = f"{STORES[store]}: cost of a job before 500,000 others, of that before 1,000"
-        yield Promise(what, statistics.median(ratios) if ratios else None, 1.1, at_most=True)
+        yield Goal(what, statistics.median(ratios) if ratios else None, 1.1, at_most=True)
         found = _over(
             results.median("contention-16", name, "server"),
             results.median("contention-1", name, "server"),
         )
         what = f"{STORES[store]}: server's processor time for a job at 16 processes, of that at one"
-        yield Promise(what, found, 1.2, at_most=True)
+        yield Goal(what, found, 1.2, at_most=True)
 
 
-def _memory(results: Results) -> Iterator[Promise]:
+def _memory(results: Results) -> Iterator[Goal]:
     peers = [
         median
         for entry in results.peers("redis")
@@ -151,4 +151,4 @@ def _memory(results: Results) -> Iterator[Promise]:
     ours = results.median("memory", "redis_bee", "bytes")
     found = _over(ours, statistics.median(peers)) if peers else None
     what = "Redis: memory of a waiting job, of the median of the peers"
-    yield Promise(what, found, 1.0, at_most=True)
+    yield Goal(what, found, 1.0, at_most=True)

@@ -1,18 +1,18 @@
-"""Whether a promise is met is decided by medians, and by who survives a kill."""
+"""Whether a goal is met is decided by medians, and by who survives a kill."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.promises import Promise, promises
+from benchmarks.goals import Goal, goals
 from benchmarks.results import Results
 
 from .made_up import lost, results, sample
 
 
-def found(results: Results, words: str) -> Promise:
-    [promise] = [promise for promise in promises(results) if words in promise.what]
-    return promise
+def found(results: Results, words: str) -> Goal:
+    [goal] = [goal for goal in goals(results) if words in goal.what]
+    return goal
 
 
 def test_a_drain_is_compared_with_the_fastest_that_survived_a_kill() -> None:
@@ -26,9 +26,9 @@ def test_a_drain_is_compared_with_the_fastest_that_survived_a_kill() -> None:
         sample("kill", "redis_slow", seconds=30),
     )
 
-    promise = found(run, "Redis: drain, of the fastest worker")
+    goal = found(run, "Redis: drain, of the fastest worker")
 
-    assert (6.0, "safe", True) == (promise.found, promise.against, promise.is_met)
+    assert (6.0, "safe", True) == (goal.found, goal.against, goal.is_met)
 
 
 def test_a_send_is_compared_with_the_fastest_of_all() -> None:
@@ -38,9 +38,9 @@ def test_a_send_is_compared_with_the_fastest_of_all() -> None:
         lost("redis_swift"),
     )
 
-    promise = found(run, "Redis: send one by one")
+    goal = found(run, "Redis: send one by one")
 
-    assert (0.75, "swift", False) == (promise.found, promise.against, promise.is_met)
+    assert (0.75, "swift", False) == (goal.found, goal.against, goal.is_met)
 
 
 def test_for_a_delay_the_smallest_is_the_best() -> None:
@@ -74,10 +74,10 @@ def test_what_a_backlog_costs_is_compared_round_by_round() -> None:
         ]
     )
 
-    promise = found(run, "Redis: cost of a job")
+    goal = found(run, "Redis: cost of a job")
 
-    assert (1.05, True) == (promise.found, promise.is_met)
+    assert (1.05, True) == (goal.found, goal.is_met)
 
 
 def test_what_was_not_measured_is_not_met() -> None:
-    assert not any(promise.is_met for promise in promises(results()))
+    assert not any(goal.is_met for goal in goals(results()))
