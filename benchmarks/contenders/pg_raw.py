@@ -9,6 +9,9 @@ leased job is the end of its lease. One prepared statement settles a batch and l
 loops take turns, so that jobs run while the server works. Looks begin where the last job was found, not
 at the dead rows before it, and now and then at the beginning. Each job is a task; a batch has one
 deadline, and leases are prolonged by one timer for all.
+
+It has less to do than any library: one queue, no priorities, and a batch is settled when the last of its jobs
+has ended, so that a slow one holds up the other 99.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ create table if not exists raw_job (
   id text primary key, due timestamptz not null, token bigint, deliveries int not null default 0, body bytea not null
 );
 create index if not exists raw_due on raw_job (due);
-create sequence if not exists raw_token cache 100;
+create sequence if not exists raw_token;
 create unlogged table if not exists raw_idle (worker text primary key);
 select pg_advisory_unlock(7);
 """

@@ -8,6 +8,9 @@ are counted, and what is due first is run first. One zset by due time holds what
 what is leased. One script settles a batch and leases the next, another prolongs leases, by one timer for all. Two such loops take turns, so that jobs run while the server works.
 Each job is a task; a batch has one deadline. Commands and answers are one MessagePack string each, over a
 protocol on uvloop that does nothing else: less work for the client than any client library.
+
+It has less to do than any library: one queue, no priorities, and a batch is settled when the last of its jobs
+has ended, so that a slow one holds up the other 99.
 """
 
 from __future__ import annotations
