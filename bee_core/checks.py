@@ -71,7 +71,8 @@ def check_whole(value: int, name: str, *, least: int) -> int:
 def check_draft(draft: Draft) -> Draft:
     """The draft, or an InvalidInput that says what is wrong with it."""
     check_id(draft.id)
-    if draft.delay != 0.0 and seconds(draft.delay, "delay") != draft.delay:
+    is_plain = type(draft.delay) is float and draft.delay == 0.0
+    if not is_plain and seconds(draft.delay, "delay") != draft.delay:
         raise InvalidOption("delay must be seconds in a Draft, not a timedelta")
     if type(draft.priority) is not int or draft.priority not in PRIORITIES:
         raise InvalidOption(

@@ -63,7 +63,8 @@ class Handlers(Generic[J]):
         self._whole: Call | None = None
         self._by_class: dict[type, Call] = {}
         self._failure: Call | None = None
-        self._known: dict[type, tuple[str, Rules, Call]] = {}  # of jobs without headers
+        self._known: dict[type, tuple[str, Rules, Call]] = {}  # of jobs without headers,
+        self._known_policy = queue.policy  # while the queue's policy was this
         self.schedules: dict[str, Declared] = {}
         """By the id of the message that keeps it."""
 
@@ -132,6 +133,8 @@ class Handlers(Generic[J]):
             return self._open_own(lease, headers[KIND_HEADER])
         job = self._queue.decode(lease.receipt.id, lease.body)
         kind = type(job)
+        if self._known_policy is not self._queue.policy:
+            self._known, self._known_policy = {}, self._queue.policy
         if not headers and kind in self._known:
             return job, *self._known[kind]
         found = self._find(kind, lease)

@@ -87,6 +87,8 @@ class Processes:
     async def stop(self) -> None:
         self._supervisor.stop()
         await self._running
+        for name in (herd_program.URL, herd_program.DIRECTORY):
+            os.environ.pop(name, None)
 
     def _hear(self, told: Told) -> None:
         match told.event:

@@ -65,7 +65,7 @@ def run(
     command = [sys.executable, "-m", "bee_core.cli", "move", source, destination]
     command += ["--json", "--wait", "0", "--batch", str(batch)]
     pages = report.jobs // batch
-    while report.kills < interrupts and _is_killed(command, report, chance.randint(1, pages // 3)):
+    while report.kills < interrupts and _is_killed(command, report, chance.randint(1, pages // 6)):
         report.kills += 1
         time.sleep(chance.uniform(0.0, 0.2))
     began = time.monotonic()

@@ -77,7 +77,7 @@ def test_a_move_that_is_killed_again_and_again_loses_nothing(source: str, destin
     servers = [stores.durable(source), stores.durable(destination)]
     try:
         urls = [server.url for server in servers]
-        report = moves.run(*urls, jobs=2_000, interrupts=3, batch=50)
+        report = moves.run(*urls, jobs=4_000, interrupts=3, batch=50)
     finally:
         for server in servers:
             server.stop()
