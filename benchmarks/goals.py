@@ -132,7 +132,8 @@ def _steady(results: Results) -> Iterator[Goal]:
                 strict=True,
             )
         ]
-        what = f"{STORES[store]}: cost of a job before 500,000 others, of that before 1,000"
+        size = results.median("backlog", name, "size") or 500_000
+        what = f"{STORES[store]}: cost of a job before {size:,.0f} others, of that before 1,000"
         yield Goal(what, statistics.median(ratios) if ratios else None, 1.1, at_most=True)
         found = _over(
             results.median("contention-16", name, "server"),

@@ -44,7 +44,7 @@ def page(results: Results) -> str:
         f" processors ({machine.model}), {machine.kernel}, Python {machine.python}; {servers}.",
         "Rates belong to the machine; compare those of one table. Small figures say how far the rounds were apart.",
         "",
-        "## What we goal",
+        "## What we aim at",
         "",
         f"{met} of {len(aims)} goals are met in this run. Who counts as a worker that survives a kill is [measured, too](#when-a-worker-is-killed).",
         "",

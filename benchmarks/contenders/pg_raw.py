@@ -39,14 +39,13 @@ WHOLE = 100
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 TABLES = """
-select pg_advisory_lock(7);
+select pg_advisory_xact_lock(7);
 create table if not exists raw_job (
   id text primary key, due timestamptz not null, token bigint, deliveries int not null default 0, body bytea not null
 );
 create index if not exists raw_due on raw_job (due);
 create sequence if not exists raw_token;
 create unlogged table if not exists raw_idle (worker text primary key);
-select pg_advisory_unlock(7);
 """
 
 # Only who waits is notified: a notification makes commits queue up for one lock.
