@@ -49,4 +49,6 @@ def rerun(contender: Contender) -> Found:
                     contender.send(server.url, "send-many", 1)
                     sent += 1
                 time.sleep(0.02)
-            return Found({"seconds": ended})
+            # Not when it was noticed: sending others takes a while beside so many. The one of the dead
+            # is the oldest by far, and was sent a moment before the kill.
+            return Found({"seconds": max(second.late)})

@@ -110,7 +110,8 @@ def _particulars(results: Results) -> list[str]:
         "",
         *tables.kills(results),
         "",
-        "![Seconds until the job of a killed worker runs again](../pictures/kill.svg)",
+        "Whether it runs again was measured in this run; after how many seconds was measured wrongly, so it is not"
+        " shown.",
         "",
     ]
 
@@ -204,11 +205,6 @@ def pictures(results: Results) -> dict[str, str]:
             ],
             f"{foot}; the limit: by hand with the same guarantees",
         ),
-        "kill.svg": draw(
-            "Seconds until the job of a worker killed with -9 runs again",
-            [Panel(name, list(_seconds(results, store))) for store, name in STORES.items()],
-            f"{foot}; with the settings of the other measurements",
-        ),
     }
 
 
@@ -217,17 +213,6 @@ def _bars(results: Results, store: str, workload: str, figure: str) -> Iterator[
         median = results.median(workload, entry.name, figure)
         if median is not None:
             yield Bar(_label(entry), median, tables.number(median), _kind(entry))
-
-
-def _seconds(results: Results, store: str) -> Iterator[Bar]:
-    def key(entry: Entry) -> float:
-        return results.median("kill", entry.name, "seconds") or 1e9
-
-    for entry in sorted(results.of_store(store), key=key):
-        if entry.title != "raw":
-            seconds = results.median("kill", entry.name, "seconds")
-            text = tables.after_kill(results, entry.name) if seconds is None else f"{seconds:.0f} s"
-            yield Bar(_label(entry), seconds, text, _kind(entry))
 
 
 def _label(entry: Entry) -> str:
