@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -18,6 +19,12 @@ from tests.servers import (
     redis_binary,
     valkey_binary,
 )
+
+
+def pytest_configure() -> None:
+    """Whoever started the suite in the background had it ignore Ctrl-C, and all that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

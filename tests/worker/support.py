@@ -116,9 +116,13 @@ def heard(bees: HiveUnderTest, kind: type[E]) -> list[E]:
 
 
 def counted(bees: HiveUnderTest) -> Counter[str]:
-    """How often each kind of event was heard, but for the start and end of workers."""
+    """How often each kind of event was heard.
+
+    But for the start and end of workers, and what a machine that others keep busy does to a loop.
+    """
+    left_out = ("WorkerStarted", "WorkerStopped", "LoopBlocked")
     names = (type(event).__name__ for event in bees.events)
-    return Counter(name for name in names if name not in ("WorkerStarted", "WorkerStopped"))
+    return Counter(name for name in names if name not in left_out)
 
 
 def settled(bees: HiveUnderTest) -> Counter[tuple[str, str, str]]:

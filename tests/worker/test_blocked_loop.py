@@ -100,9 +100,8 @@ async def test_two_blocks_are_reported_twice(bee_clock: ManualClock) -> None:
         await bees.advance(3 * LEASE)
         await bees.advance(2 * LEASE)
 
-        assert Counter({"AttemptStarted": 1, "AttemptSettled": 1, "LoopBlocked": 2}) == counted(
-            bees
-        )
+        assert 2 == len(heard(bees, LoopBlocked))
+        assert Counter({"AttemptStarted": 1, "AttemptSettled": 1}) == counted(bees)
 
 
 async def test_a_loop_that_answers_is_not_reported(bee_clock: ManualClock) -> None:

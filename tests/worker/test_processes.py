@@ -208,7 +208,7 @@ async def test_a_process_may_call_programs(what: str) -> None:
     async with under_test(hive) as bees:
         await jobs.send(Work(what), id="a")
         with suppress(AssertionError):
-            await until(lambda: settled(bees), patience=2)
+            await until(lambda: settled(bees), patience=20)
 
         assert Counter({("a", "Succeeded", "Delete"): 1}) == settled(bees)
 
