@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 from bee_core.message import NO_HEADERS, Counters, Lease, Receipt
-from bee_core.packing import unpack_headers
-from bee_redis.records import COUNTERS, MSG, NO_EXTRAS, unpack_extras
+from bee_redis.ids import unpack_id
+from bee_redis.msg import SHORT, is_short, read_msg
+from bee_redis.records import COUNTERS
 
 _HEAD = struct.Struct(">ddQ")
 _LEASE = struct.Struct(">HBI")
@@ -26,24 +27,27 @@ def leases(reply: bytes, stride: int = 1) -> tuple[float | None, list[Lease]]:
         counters = _unpack_counters(reply, at) if counted else _ONCE
         start = at + counted + size
         token, at = token + stride, start + length
-        id = reply[start - size : start].decode()
-        found.append(_lease(Receipt(id, token), reply[start:at], counters, leased_at))
+        receipt = Receipt(unpack_id(reply[start - size : start]), token)
+        if is_short(reply, start) and not reply[start + SHORT]:  # as most are
+            sent_at = int.from_bytes(reply[start : start + 8], "big") / 1_000_000
+            body = reply[start + SHORT + 1 : at]
+            found.append(Lease(receipt, body, NO_HEADERS, counters, sent_at, leased_at, None, None))
+        else:
+            found.append(_lease(receipt, reply[start:at], counters, leased_at))
     return None if pause < 0 else pause / 1_000_000, found
 
 
 def _lease(receipt: Receipt, msg: bytes, counters: Counters, leased_at: float) -> Lease:
-    _, _, _, sent_at, size, extra = MSG.unpack_from(msg)
-    start = MSG.size + extra
-    _, key, reports_to = unpack_extras(msg, extra) if extra else NO_EXTRAS
+    sent = read_msg(msg)
     return Lease(
         receipt,
-        msg[start + size :],
-        unpack_headers(msg[start : start + size]) if size else NO_HEADERS,
+        sent.body,
+        sent.headers,
         counters,
-        sent_at / 1_000_000,
+        sent.sent_at / 1_000_000,
         leased_at,
-        key,
-        reports_to,
+        sent.key,
+        sent.reports_to,
     )
 
 
