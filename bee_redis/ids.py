@@ -6,8 +6,11 @@ begins with one, so the two cannot be mistaken for each other.
 
 from __future__ import annotations
 
-_LENGTH = 36
+_TEXT, _PACKED = 36, 16
 _FIRST_DASH, _BETWEEN_DASHES = 8, 5
+_MOST = 4096
+_unpacked: dict[str, bytes] = {}
+"""Some that were unpacked: what is leased is settled soon, and would have to be packed again."""
 
 
 def pack_id(id: str) -> bytes:
@@ -15,13 +18,14 @@ def pack_id(id: str) -> bytes:
 
     An id that cannot be is not an error: it becomes what no id is stored as.
     """
-    dashes = id[_FIRST_DASH::_BETWEEN_DASHES]
-    if len(id) == _LENGTH and dashes.startswith("----") and id.islower():
+    if (known := _unpacked.pop(id, None)) is not None:
+        return known
+    if len(id) == _TEXT and id[_FIRST_DASH::_BETWEEN_DASHES][:4] == "----" and id.islower():
         try:
             packed = bytes.fromhex(id.replace("-", ""))
         except ValueError:
             packed = b""
-        if len(packed) == 16 and 0 < packed[0] < 32:  # else there were blanks, or other dashes
+        if len(packed) == _PACKED and 0 < packed[0] < 32:  # else it has blanks, or more dashes
             return packed
     text = id.encode("utf-8", "surrogatepass")
     return text if id >= " " else b"\0" + text
@@ -29,7 +33,11 @@ def pack_id(id: str) -> bytes:
 
 def unpack_id(packed: bytes) -> str:
     """The id that is stored so."""
-    if len(packed) != 16 or packed[0] >= 32:
+    if len(packed) != _PACKED or packed[0] >= 32:
         return packed.decode()
     hex = packed.hex("-", 2)
-    return f"{hex[:4]}{hex[5:29]}{hex[30:34]}{hex[35:]}"
+    id = f"{hex[:4]}{hex[5:29]}{hex[30:34]}{hex[35:]}"
+    if len(_unpacked) >= _MOST:  # nobody has settled them here
+        _unpacked.clear()
+    _unpacked[id] = packed
+    return id

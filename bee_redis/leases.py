@@ -6,11 +6,13 @@ import struct
 
 from bee_core.message import NO_HEADERS, Counters, Lease, Receipt
 from bee_redis.ids import unpack_id
-from bee_redis.msg import SHORT, is_short, read_msg
+from bee_redis.msg import read_msg
 from bee_redis.records import COUNTERS
 
 _HEAD = struct.Struct(">ddQ")
 _LEASE = struct.Struct(">HBI")
+_USUAL = struct.Struct(">HBI16sQB3xB")
+"""A lease as most are: a packed id, no counters, a short spot, and that the msg is not full."""
 _ONCE = Counters(deliveries=1)
 
 
@@ -20,20 +22,20 @@ def leases(reply: bytes, stride: int = 1) -> tuple[float | None, list[Lease]]:
     Each token is that many more than the last.
     """
     pause, now, token = _HEAD.unpack_from(reply)
-    leased_at, at, found = now / 1_000_000, _HEAD.size, []
-    while at < len(reply):
-        size, counted, length = _LEASE.unpack_from(reply, at)
-        at += _LEASE.size
-        counters = _unpack_counters(reply, at) if counted else _ONCE
-        start = at + counted + size
-        token, at = token + stride, start + length
-        receipt = Receipt(unpack_id(reply[start - size : start]), token)
-        if is_short(reply, start) and not reply[start + SHORT]:  # as most are
-            sent_at = int.from_bytes(reply[start : start + 8], "big") / 1_000_000
-            body = reply[start + SHORT + 1 : at]
-            found.append(Lease(receipt, body, NO_HEADERS, counters, sent_at, leased_at, None, None))
+    leased_at, at, end, found = now / 1_000_000, _HEAD.size, len(reply), []
+    reply += bytes(_USUAL.size)  # so that the last one is long enough to be looked at
+    while at < end:
+        size, counted, length, id, due, near, full = _USUAL.unpack_from(reply, at)
+        token, start = token + stride, at + _LEASE.size + counted + size
+        if size == 16 and not counted and 0 < near < 255 and not full:
+            receipt, body = Receipt(unpack_id(id), token), reply[at + _USUAL.size : start + length]
+            sent_at = due / 1_000_000
+            found.append(Lease(receipt, body, NO_HEADERS, _ONCE, sent_at, leased_at, None, None))
         else:
-            found.append(_lease(receipt, reply[start:at], counters, leased_at))
+            receipt = Receipt(unpack_id(reply[start - size : start]), token)
+            counters = _unpack_counters(reply, at + _LEASE.size) if counted else _ONCE
+            found.append(_lease(receipt, reply[start : start + length], counters, leased_at))
+        at = start + length
     return None if pause < 0 else pause / 1_000_000, found
 
 

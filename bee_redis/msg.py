@@ -11,9 +11,6 @@ from bee_core.packing import pack_headers, unpack_headers
 from bee_core.stored import Stored
 from bee_redis.ids import pack_id, unpack_id
 
-SHORT = 12
-"""Bytes of a spot, mostly."""
-_LONG = 17
 _NEAR = struct.Struct(">QI")
 _FAR = struct.Struct(">QBQ")
 _MIDDLE = 1 << 31
@@ -35,18 +32,13 @@ class Message(NamedTuple):
     reports_to: str | None = None
 
 
-def is_short(spot: bytes, at: int = 0) -> bool:
-    """Whether the spot that begins there tells the number by its distance from the due time."""
-    return 0 < spot[at + 8] < 255
-
-
 def read_spot(record: bytes, at: int) -> tuple[int, int, int]:
     """Due, number, and where the spot ends."""
-    if is_short(record, at):
+    if 0 < record[at + 8] < 255:
         due, apart = _NEAR.unpack_from(record, at)
-        return due, due + apart - _MIDDLE, at + SHORT
+        return due, due + apart - _MIDDLE, at + _NEAR.size
     due, _, number = _FAR.unpack_from(record, at)
-    return due, number, at + _LONG
+    return due, number, at + _FAR.size
 
 
 def unnumbered_spot(due: int) -> bytes:

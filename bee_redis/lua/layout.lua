@@ -1,5 +1,5 @@
 -- The keys of a queue, how records are packed, and the least that a script needs. It stands in front of
--- every script; it does nothing by itself.
+-- every script; it does nothing by itself. (Only send_one.lua stands before it.)
 --
 -- KEYS  1 ready    zset  -priority -> spot, name       (in order of delivery, byte by byte)
 --       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
@@ -71,8 +71,8 @@ local LEASED_HEAD = '>ddI8'       -- of the reply to a lease: pause, time, the t
 local LEASE = '>I2I1I4'           -- each lease in it: lengths of id, counters and msg; then those
 local WORKER = '>dd'              -- since, until; then about
 local WORKER_SIZE = 16
-local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
-local NO_NOTE = struct.pack('>I1I4', 0, 0)
+local ZERO = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local NO_NOTE = '\0\0\0\0\0'         -- no reason, no detail
 local BELLS = 8                   -- more wake-ups than this need not be kept
 
 -- Numbers above 2^31 lose digits in tostring.

@@ -13,16 +13,16 @@ local function lease_usual(limit, duration, holder, has_rate)
   local token = math.max(tonumber(head[2] or '0') or 0, NOW)
   if head[1] or token > NOW or has_rate or call('ZCARD', LISTS) > 0 or call('HLEN', NEXT) > 0 then return end
   token = aligned(token)
-  local first = math.huge
+  local first, elsewhere = math.huge, 0
   for _, key in ipairs({DELAYED, LEASED}) do
     local at = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
     if at and at <= NOW then return end
-    first = math.min(first, at or first)
+    if at then first, elsewhere = math.min(first, at), elsewhere + call('ZCARD', key) end
   end
   local members, wakes = call('ZRANGE', READY, 0, limit - 1), call('LLEN', BELL)
   local count = #members
-  local waiting = call('ZCARD', READY) > count
-  if not waiting and call('HLEN', MSG) > call('ZCARD', DELAYED) + call('ZCARD', LEASED) + count then return end
+  local waiting = count == limit and call('ZCARD', READY) > count
+  if not waiting and call('HLEN', MSG) > elsewhere + count then return end
 
   local reply = {''}
   if count > 0 then
