@@ -108,6 +108,11 @@ local function is_msg(blob)
   return full == 0 or full == 1 and #blob > size + FULL_SIZE
 end
 
+-- Whether a meta is one of bee's, as far as its length tells.
+local function is_meta(meta)
+  return meta and #meta >= META_LEAST and #meta >= META_SIZE + spot_size(meta, META_SIZE + 1) + 7
+end
+
 local function pack_full(priority, sent_at, extras, headers)
   return '\1' .. struct.pack(FULL_HEAD, priority, sent_at, #headers, #extras) .. extras .. headers
 end

@@ -101,7 +101,7 @@ while taken < most and looks > 0 and passes > 0 do
     local id, message, meta = ids[i], messages[i], metas[i]
     local size = spot_size(members[at[i]], 1)
     local begins = string.sub(members[at[i]], 1, size)
-    if meta and #meta < META_LEAST then meta = nil end
+    if not is_meta(meta) then meta = nil end
     local from = meta and META_SIZE or 0 -- behind this stands the spot that holds
     if not is_msg(message) then
       gone[#gone + 1] = i

@@ -107,7 +107,7 @@ local function fetch(id, blob, meta)
   m.id, m.born, m.blob = id, m.number, blob
   m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, ''
   meta = meta or call('HGET', META, id)
-  if meta and #meta >= META_LEAST then
+  if is_meta(meta) then
     m.token, m.priority = struct.unpack(META_HEAD, meta)
     m.due, m.number = read_spot(meta, META_SIZE + 1)
     m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
@@ -329,7 +329,7 @@ local function promote(most)
     local metas, entries = call('HMGET', META, unpack(over)), {}
     for i = 1, #over do
       local _, at, number, priority
-      if metas[i] and #metas[i] >= META_LEAST then
+      if is_meta(metas[i]) then
         _, priority = struct.unpack(META_HEAD, metas[i])
         at, number = read_spot(metas[i], META_SIZE + 1)
       end

@@ -23,9 +23,8 @@ end
 local found = call('ZRANGEBYSCORE', LEASED, '(' .. text(NOW), '+inf', 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
 for i = 1, #found, 2 do
   local meta = call('HGET', META, found[i])
-  local known = meta and #meta >= META_LEAST
   reply[#reply + 1] = found[i + 1]
-  if known then
+  if is_meta(meta) then
     local first, behind = held_by(meta)
     reply[#reply + 1] = string.sub(meta, first, behind - 1)
   else
