@@ -49,7 +49,7 @@ from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
 from bee_pg.records import (
     LEASE,
     LETTERS,
-    lease,
+    leased,
     receipt_columns,
     report,
     said_column,
@@ -178,10 +178,10 @@ class PgBroker(PgInspector, Store):
             _PATIENCE * self._deadline,
             *throttle_columns(throttle),
         )
-        quiet = rows.pop()[-1] if rows and rows[-1][0] is None else 0.0
-        line.looked(began, loop.time(), rows, whole=lows is None, enough=len(rows) >= limit)
-        waiting.leased(len(rows), quiet)
-        return [lease(row) for row in rows]
+        found = leased(rows)
+        line.looked(began, loop.time(), found, whole=lows is None, enough=len(rows) >= limit)
+        waiting.leased(len(rows), found.quiet)
+        return found.leases
 
     async def extend(
         self,

@@ -12,13 +12,10 @@ that nobody waits for a message that is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from psycopg.rows import TupleRow
-
 from bee_core.message import PRIORITIES
+from bee_pg.records import Leased
 
-_SLOW = 0.001
+_SLOW = 0.0003
 """Seconds from which on a look at the whole line is slow: a hundred take a third of it at best."""
 _SHARE = 20
 """While looks are slow, one at the whole line is followed by so many times as long without."""
@@ -49,22 +46,19 @@ class Line:
         return lows, now - self._swept + _SLACK
 
     def looked(
-        self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool, enough: bool
+        self, began: float, ended: float, found: Leased, *, whole: bool, enough: bool
     ) -> None:
-        """Remember what a look found: the rows of lease.sql, and whether it wanted more."""
+        """Remember what a look found, and whether that was as much as it was to find."""
         self._swept = began
         if not enough:
             self._again = 0.0
         if whole:
-            took = rows[0][-1] if rows else self._took  # by the server: we may have been slow
+            took = found.took if found.lasts else self._took  # by the server: we may have been slow
             is_slow = took > _SLOW and self._took > _SLOW  # once may be chance
             self._again = ended + min(_SHARE * took, _LONGEST) if is_slow and enough else 0.0
             self._took = took
-        first: dict[int, float] = {}
-        for row in rows:
-            priority, due, _ = row[-3:]
-            first.setdefault(priority, due - _SLACK)
-        self._lows.update(first)
+        for priority, due in found.lasts.items():
+            self._lows[priority] = min(due, found.at - _SLACK)
 
     def forget(self) -> None:
         """Something went back to the front: look at it all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, assert_never, cast
+from typing import Any, NamedTuple, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
 
@@ -30,6 +30,9 @@ from bee_pg.arrays import Packed, blobs, numbers, texts
 from bee_pg.migrate import quoted
 
 T = TypeVar("T")
+
+_FIRST = Counters(deliveries=1)
+"""Those of a message that is leased for the first time."""
 
 # The arguments behind the queue, each with its type: the server has none to guess.
 SEND = (
@@ -124,27 +127,45 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
     ]
 
 
-def lease(row: TupleRow) -> Lease:
-    """A lease from a row of `lease.sql`."""
-    id, token, deliveries, errors, timeouts, stalls, releases, unknowns = row[:8]
-    sent_at, headers, body, leased_at, key, reports_to = row[8:14]
-    return Lease(
-        Receipt(id, token),
-        body,
-        _headers(headers),
-        Counters(
-            deliveries=deliveries,
-            errors=errors,
-            timeouts=timeouts,
-            stalls=stalls,
-            releases=releases,
-            unknowns=unknowns,
-        ),
-        sent_at,
-        leased_at,
-        key,
-        reports_to,
-    )
+class Leased(NamedTuple):
+    """What `lease.sql` returns.
+
+    leases  the messages, in order
+    lasts   of each priority among them, when the last one was due, in seconds since the epoch
+    at      when they were leased, by the same clock
+    took    the seconds that the first look at the line took; 0 if there was none
+    quiet   for how many seconds a rate allows no more
+    """
+
+    leases: list[Lease]
+    lasts: dict[int, float]
+    at: float = 0.0
+    took: float = 0.0
+    quiet: float = 0.0
+
+
+def leased(rows: list[TupleRow]) -> Leased:
+    """What the rows of `lease.sql` say. The last one is about all of them."""
+    if not rows:
+        return Leased([], {})
+    at, took, quiet = rows.pop()[10:]
+    leases = [
+        Lease(
+            Receipt(id, token),
+            body,
+            NO_HEADERS if headers is None else _headers(headers),
+            _FIRST if counters is None else _counters(counters),
+            sent_at,
+            at,
+            key,
+            reports_to,
+        )
+        for id, token, body, headers, sent_at, counters, key, reports_to, *_ in rows
+    ]
+    # By priority, then by time: as a rule all have one priority, and the last row says it all.
+    alike = bool(rows) and rows[0][8] == rows[-1][8]
+    lasts = {row[8]: row[9] for row in (rows[-1:] if alike else rows)}
+    return Leased(leases, lasts, at, took or 0.0, quiet or 0.0)
 
 
 def throttle_columns(throttle: Throttle) -> list[float | None]:
@@ -179,7 +200,7 @@ def stored(row: TupleRow) -> Stored:
         body=body,
         headers=_headers(headers),
         priority=priority,
-        counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
+        counters=_counters(counts),
         sent_at=sent_at,
         due_at=due_at,
         holder=holder,
@@ -232,6 +253,10 @@ def _headers(packed: bytes | None) -> Mapping[str, str]:
         return unpack_headers(packed)
     except BrokerError:
         return NO_HEADERS
+
+
+def _counters(counts: Sequence[int]) -> Counters:
+    return Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True)))
 
 
 def _is_simple(settlements: Sequence[Settlement]) -> bool:
