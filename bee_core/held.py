@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bee_core.ahead import PATIENCE, Pace
+from bee_core.ahead import Early, Pace, is_frail
 from bee_core.attempt import Attempt, LostLease
 from bee_core.auto import Auto, first_and_most
 from bee_core.clock import Clock
@@ -46,7 +45,6 @@ from bee_core.ticks import COME_TO, Due
 from bee_core.trouble import Trouble
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
-_ONE_STALL = Counters(stalls=1)
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
 
@@ -93,8 +91,7 @@ class Held:
         self._on_failure = on_failure
         self._on_tick = on_tick
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
-        self._early: deque[Attempt] = deque()  # those of them that wait for a slot, in order
-        self._overdue = clock.alarm()
+        self._early = Early(clock, self._give_back)  # those of them that wait for a slot
         self._pace = Pace() if ahead else None
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
@@ -142,14 +139,14 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
-        free = self.slots.free - len(self._early)
+        free = self.slots.free - len(self._early.line)
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
-        return self._started, len(self._early)
+        return self._started, len(self._early.line)
 
     def take(self, leases: Sequence[Lease], asked_at: float) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
@@ -160,10 +157,10 @@ class Held:
             self._take(lease, until, now)
         self._start_early()
         if self._frail:
-            self._return_frail()
+            self._early.give_back_frail()
+        if self._early.line:
+            self._early.added()
         self.heartbeat.poke()
-        if self._early:
-            self._overdue.ring()
 
     def _take(self, lease: Lease, until: float, now: float) -> None:
         try:
@@ -177,7 +174,7 @@ class Held:
             return
         if rules is not self._rules:
             self._rules = rules
-            self._frail = self._frail or is_poisoned(rules, _ONE_STALL)
+            self._frail = self._frail or is_frail(rules)
         attempt = Attempt(lease, rules, tag, now, until, job, call)
         self._attempts[lease.receipt.token] = attempt
         if self._stopping:
@@ -187,7 +184,7 @@ class Held:
         elif call is COME_TO:  # a tick is over at once, and is to be on time: it needs no slot
             self._start(attempt, now, self._report.who_hears_what_goes_well())
         else:
-            self._early.append(attempt)
+            self._early.line.append(attempt)
 
     def _start(self, attempt: Attempt, now: float, heard: Sequence[Observer]) -> None:
         attempt.started_at = now
@@ -210,7 +207,7 @@ class Held:
         await self.heartbeat.start()
         parts.start("bee:settler", self.settler.run)
         parts.start("bee:watch", self.slots.watch)
-        parts.start("bee:ahead", self._return_overdue)  # slots may also become fewer meanwhile
+        parts.start("bee:ahead", self._early.watch)  # slots may also become fewer meanwhile
 
     def resize(self, size: int) -> None:
         """Run so many at once from now on."""
@@ -224,12 +221,12 @@ class Held:
         """
         self._stopping = True
         self._stop_at = min(self._stop_at, at)
-        self._return_early("its worker stops")
+        self._early.give_back("its worker stops")
         self._bell.ring()
 
     async def drain(self) -> None:
         """Let running jobs end; interrupt what is left when it is time to stop."""
-        while (self.slots.busy or self._early) and self._clock.now() < self._stop_at:
+        while (self.slots.busy or self._early.line) and self._clock.now() < self._stop_at:
             await self._bell.wait(self._stop_at - self._clock.now())
         self.slots.interrupt()
         while self.slots.busy:
@@ -248,7 +245,7 @@ class Held:
     def drop(self) -> None:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
-        self._early.clear()
+        self._early.line.clear()
         self.slots.kill()
 
     def _on_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
@@ -286,7 +283,7 @@ class Held:
         return cancelled and self._is_cancelled()
 
     def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
-        """Decide what becomes of the message. Until the settler has done its work it is still held."""
+        """Decide what becomes of the message. It is held until the settler has done its work."""
         most = self._queue.max_bytes
         settlement = settlement_for(attempt, outcome, added, self._handlers, self._chance(), most)
         self.settler.put(Ended(attempt, outcome, settlement))
@@ -298,34 +295,14 @@ class Held:
         self._attempts.pop(attempt.lease.receipt.token, None)
         self._on_room()
 
-    # Those that are early.
-
     def _start_early(self) -> None:
         """As many as there are slots for."""
-        if not self._early:
+        early, slots = self._early.line, self.slots
+        if not early:
             return
         now, heard = self._clock.now(), self._report.who_hears_what_goes_well()
-        while self._early and self.slots.free > 0:
-            self._start(self._early.popleft(), now, heard)
-
-    def _return_early(self, why: str, before: float = math.inf) -> None:
-        """Give back those that were leased before then."""
-        while self._early and self._early[0].started_at <= before:
-            self._give_back(self._early.popleft(), why)
-
-    def _return_frail(self) -> None:
-        """Give back those that one stall would end: they must not wait here."""
-        frail = [one for one in self._early if is_poisoned(one.rules, _ONE_STALL)]
-        for attempt in frail:
-            self._early.remove(attempt)
-            self._give_back(attempt, "no slot was free")
-
-    async def _return_overdue(self) -> None:
-        """Give back what has waited for its slot for too long, for ever."""
-        while True:
-            self._return_early("no slot was free in time", self._clock.now() - PATIENCE)
-            first = self._early[0].started_at if self._early else math.inf
-            await self._overdue.wait(first + PATIENCE - self._clock.now())
+        while early and len(slots.running) < slots.size:
+            self._start(early.popleft(), now, heard)
 
     # What the parts say.
 
@@ -352,8 +329,8 @@ class Held:
 
     def _on_lost(self, attempts: Sequence[Attempt], how: LostLease) -> None:
         for attempt in attempts:
-            if attempt in self._early:
-                self._early.remove(attempt)
+            if attempt in self._early.line:
+                self._early.line.remove(attempt)
                 self._forget(attempt)
                 self._report.attempt_lost(attempt, None, certain=how is LostLease.CERTAIN)
             else:

@@ -31,7 +31,7 @@ _TURN = 0.01
 class Slots:
     """Runs up to `size` attempts at once and stops those that must stop.
 
-    `on_ended` hears of all that have ended in one turn of the event loop, and how, in the one after.
+    `on_ended` hears of all that have ended in one turn of the event loop, and how, in the next.
     """
 
     def __init__(
