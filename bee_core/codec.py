@@ -44,10 +44,28 @@ class _Envelope(msgspec.Struct, Generic[J], gc=False):
 
 
 class _Peek(msgspec.Struct):
-    """As much of an envelope as can be read without knowing its job."""
+    """As much of an envelope as can be read without knowing its job: that is passed over unread."""
 
     v: int
-    job: Any = None
+    job: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Tags:
+    """Reads the tag of a job whose class is not known, and nothing else of it."""
+
+    def __init__(self, name: str) -> None:
+        tag = ("tag", str | None, msgspec.field(name=name, default=None))
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("_Tagged", [tag]))
+
+    def read(self, job: msgspec.Raw) -> str | None:
+        try:
+            tag: str | None = self._decoder.decode(job).tag  # type: ignore[attr-defined]
+        except Exception:  # total, whatever the bytes
+            return None
+        return tag
+
+
+_TAGS = _Tags("type")
 
 
 class JsonCodec(Generic[J]):
@@ -62,7 +80,8 @@ class JsonCodec(Generic[J]):
         except TypeError as error:
             raise InvalidOption(f"{form!r} cannot be a job type: {error}") from error
         self._encode = msgspec.json.Encoder(decimal_format="string").encode
-        self._tag_field = _tag_field(self._kinds[0])
+        tag_field = _tag_field(self._kinds[0])
+        self._tags = None if tag_field is None else _Tags(tag_field)
         self._compared = frozenset(kind for kind in self._kinds if _compares(kind))
 
     def encode(self, job: J) -> bytes:
@@ -107,8 +126,8 @@ class JsonCodec(Generic[J]):
             return DecodeError(f"not a job envelope: {error}", known=self.known)
         if peek.v != VERSION:
             return UnknownJob(f"envelope version {peek.v}, this program knows {VERSION}")
-        tag = peek.job.get(self._tag_field) if isinstance(peek.job, dict) else None
-        if isinstance(tag, str) and tag not in self.known:
+        tag = None if self._tags is None else self._tags.read(peek.job)
+        if tag is not None and tag not in self.known:
             return UnknownJob(f"unknown job kind {tag!r}", known=self.known)
         return DecodeError(str(error), known=self.known)
 
@@ -119,8 +138,7 @@ def peek_kind(body: bytes) -> str | None:
         job = msgspec.json.decode(body, type=_Peek).job
     except Exception:  # total, whatever the bytes
         return None
-    tag = job.get("type") if isinstance(job, dict) else None
-    return tag if isinstance(tag, str) else None
+    return _TAGS.read(job)
 
 
 def kind_of(headers: Mapping[str, str], body: bytes) -> str | None:

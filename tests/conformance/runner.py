@@ -1,9 +1,11 @@
-"""Runs the suite against any kind of MemoryBroker, without pytest, one test after the other."""
+"""Runs the suite against any kind of broker, without pytest, one test after the other."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from bee_core.testing.conformance import BrokerConformance, Harness
@@ -18,29 +20,42 @@ GUARD = 3.0
 class Bound(BrokerConformance):
     """The suite, bound to one kind of broker."""
 
-    def __init__(self, kind: type[MemoryBroker]) -> None:
-        self._kind = kind
+    def __init__(self, harness: Callable[[], AbstractAsyncContextManager[Harness]]) -> None:
+        self._harness = harness
 
     def harness(self) -> AbstractAsyncContextManager[Harness]:
-        return memory_harness(self._kind)
+        return self._harness()
 
 
 def failures(
     kind: type[MemoryBroker], first: Sequence[str] = ()
 ) -> Iterator[tuple[str, BaseException]]:
     """The tests that fail with this kind of broker, as they are found."""
-    suite = Bound(kind)
+    return failures_of(Bound(lambda: memory_harness(kind)), first)
+
+
+def failures_of(
+    suite: BrokerConformance,
+    first: Sequence[str] = (),
+    *,
+    guard: float = GUARD,
+    until: float = math.inf,
+) -> Iterator[tuple[str, BaseException]]:
+    """The same for a suite that is bound already, as far as it gets by then (`time.monotonic`)."""
     for name in names(first):
+        if time.monotonic() > until:
+            return
         try:
-            asyncio.run(asyncio.wait_for(getattr(suite, name)(), GUARD))
+            asyncio.run(asyncio.wait_for(getattr(suite, name)(), guard))
         except Exception as error:  # whatever goes wrong, the test has noticed
             yield name, error
 
 
 def names(first: Sequence[str] = ()) -> list[str]:
-    """The tests that the genuine broker passes; those of the modules named `first` come first."""
+    """The tests that the genuine broker passes; those named in `first`, or their modules, first."""
     parts = sorted(BrokerConformance.__mro__, key=lambda part: _module(part) not in first)
-    return [name for part in parts for name in vars(part) if name.startswith("test_")]
+    found = [name for part in parts for name in vars(part) if name.startswith("test_")]
+    return sorted(found, key=lambda name: name not in first)
 
 
 def _module(part: type) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bee_core as bee
+from bee_core.codec import peek_kind
 from bee_memory import MemoryBroker
 from tests.core.shapes import TAGS, Anything, Everything, any_job, json_values
 from tests.core.support import Jobs, Resize, SendEmail
@@ -71,6 +74,23 @@ def mutations(draw: st.DrawFn) -> bytes:
 @given(mutations())
 def test_a_damaged_envelope_is_a_job_or_a_decode_error(body: bytes) -> None:
     _decode_or_refuse(body)
+
+
+@pytest.mark.parametrize("kind", [b"unknown", b"anything"])
+def test_to_say_what_is_wrong_takes_little_memory(kind: bytes) -> None:
+    """Whatever is in a job that cannot be read, it is not built up only to be thrown away."""
+    body = b'{"v":1,"job":{"x":[' + b"[]," * 50_000 + b'[]],"type":"' + kind + b'","value":0.}}'
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(bee.DecodeError):
+            codec.decode(body)
+        assert peek_kind(body) in (None, kind.decode())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 * len(body)
 
 
 @given(any_job, st.data())

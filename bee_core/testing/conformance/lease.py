@@ -246,6 +246,16 @@ class Leasing(Conformance):
 
             assert wanted == [id for call in calls for id in call]
 
+    async def test_what_falls_due_together_is_given_out_once(self) -> None:
+        async with self.harness() as h:
+            await send(h, *(draft(h, str(n), after=SHORT) for n in range(5)))
+            await h.advance(2 * SHORT)
+
+            first, again = await lease(h), await lease(h)
+
+            assert 5 == len(first)
+            assert [] == again
+
     async def test_a_new_life_of_an_id_starts_without_the_counters_of_the_old(self) -> None:
         async with self.harness() as h:
             await send(h, "a")

@@ -16,6 +16,7 @@ from bee_core.testing.conformance.steps import (
     end,
     extend,
     ids,
+    lapse,
     lapse_one,
     lease,
     lease_one,
@@ -43,6 +44,17 @@ class Operating(Conformance):
             assert await end(h, held)
             assert Counts(leased=1) == await counts(h)
             assert 0 == await h.broker.purge(h.queue)
+
+    async def test_a_lease_that_ran_out_is_not_purged_until_it_is_taken_over(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", "b")
+            lapsed = await lapse(h)
+            taken = await lease_one(h)  # the other one has been seen to have run out
+
+            assert 0 == await h.broker.purge(h.queue)
+
+            (left,) = (one for one in lapsed if one.receipt.id != taken.receipt.id)
+            assert await end(h, left)
 
     async def test_a_purged_id_is_free_again(self) -> None:
         async with self.harness() as h:

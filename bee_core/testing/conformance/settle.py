@@ -180,6 +180,19 @@ class Settling(Conformance):
             assert [None, None] == [await h.broker.get(h.queue, id) for id in ("a", "b")]
             assert State.ARCHIVED is (await look(h, "c")).state
 
+    async def test_a_stale_receipt_is_lost_in_whatever_company_it_is_settled(self) -> None:
+        async with self.harness() as h:
+            for way in EVERY_WAY:
+                await send(h, "a", "b")
+                (stale,) = [one for one in await lapse(h) if one.receipt.id == "a"]
+                held = {one.receipt.id: one for one in await lease(h)}
+
+                batch = [Settlement(stale.receipt, Delete()), Settlement(held["b"].receipt, way)]
+
+                assert {stale.receipt} == await h.broker.settle(h.queue, batch)
+                assert await end(h, held["a"])
+                await h.broker.purge(h.queue)
+
     async def test_a_large_batch_is_extended_and_settled_whole(self) -> None:
         async with self.harness() as h:
             await send(h, *(str(n) for n in range(1000)))
