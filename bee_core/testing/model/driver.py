@@ -7,18 +7,38 @@ nothing cannot pass for a good one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
-from bee_core.disposition import Delete, Reschedule, Terminal
+from bee_core.disposition import Delete, Reschedule
 from bee_core.errors import IdTaken, OutcomeUnknown
 from bee_core.message import Draft, Lease, Receipt, Settlement, Throttle
 from bee_core.testing.faults import FaultyBroker
 from bee_core.testing.model.look import Look, same
 from bee_core.testing.model.promises import Message, Model
-from bee_core.testing.model.steps import IDS, LONG, NOBODY
+from bee_core.testing.model.steps import (
+    IDS,
+    LONG,
+    Call,
+    Cancel,
+    Crash,
+    Disturb,
+    Extend,
+    Operate,
+    Operation,
+    Pass,
+    Restore,
+    Send,
+    Settle,
+    Step,
+    Take,
+    apart,
+    chosen,
+    settlements,
+)
 from bee_core.testing.model.subject import MOMENT, Subject
 
 T = TypeVar("T")
+_BY_ONE = Call(client=0, is_lost=False)
 
 
 class Driver:
@@ -39,30 +59,60 @@ class Driver:
         await self.subject.store.drop(self.subject.queue)
         self.model.token = (await self.subject.store.stats(self.subject.queue)).token
 
-    async def send(self, client: int, drafts: Sequence[Draft], is_lost: bool = False) -> None:
-        """Send drafts; if the answer is lost, once more."""
-        for _ in self._times("send", client, is_lost):
-            now = self.subject.now()
+    async def do(self, step: Step) -> None:
+        """Take a step, and look at everything."""
+        self._tally["steps"] += 1
+        match step:
+            case Send():
+                await self._send(step)
+            case Take():
+                await self._lease(step)
+            case Extend():
+                await self._extend(step, chosen(step.which, self.receipts))
+            case Settle():
+                receipts = chosen(step.which, self.receipts)
+                await self._settle(step, settlements(receipts, step.endings))
+            case Cancel():
+                await self._cancel(step, apart(step.ids))
+            case Restore():
+                await self._restore(step)
+            case Operate():
+                await self._operate(step.what)
+            case Crash():
+                self._tally["crashes"] += 1
+                await self.subject.crash(step.client)
+            case Pass():
+                self._tally["moves of the clock"] += await self.subject.move(step.seconds)
+            case Disturb():
+                self._tally["disturbances"] += await self.subject.disturb()
+            case _:
+                assert_never(step)
+        await self._look()
+
+    async def _send(self, step: Send) -> None:
+        drafts = step.drafts
+        self._tally["drafts of a live id"] += sum(d.id in self.model.live for d in drafts)
+        for _ in self._times("send", step):
             taken = self.model.taken(drafts)
-            expected = sorted(taken) or self.model.send(drafts, now)
-            found = await self._ask(client, lambda b: _send(b, self.subject.queue, drafts))
+            expected = sorted(taken) or self.model.send(drafts, self.subject.now())
+            found = await self._ask(step, lambda b: _send(b, self.subject.queue, drafts))
             self._compare("send", expected, found)
-        self._tally["messages sent"] += len(drafts)
+        self._tally["drafts sent"] += len(drafts)
         await self._let_pass(draft.delay for draft in drafts)
 
-    async def lease(self, client: int, limit: int, duration: float, is_lost: bool = False) -> None:
+    async def _lease(self, step: Take) -> None:
         """Lease messages. If the answer is lost nobody knows that he holds them."""
-        holder = f"client-{client}"
-        [_] = self._times("lease", client, is_lost, again=False)
-        before = {id: m.token for id, m in self.model.live.items() if m.token is not None}
+        holder = f"client-{step.client}"
+        [_] = self._times("lease", step, again=False)
+        lapsed = {id for id, m in self.model.live.items() if m.token is not None}
         now = self.subject.now()
-        expected = self.model.lease(limit, duration, holder, self.throttle.per_key, now)
+        expected = self.model.lease(step.limit, step.duration, holder, self.throttle.per_key, now)
         leases = await self._ask(
-            client,
+            step,
             lambda b: b.lease(
                 self.subject.queue,
-                limit=limit,
-                duration=duration,
+                limit=step.limit,
+                duration=step.duration,
                 holder=holder,
                 throttle=self.throttle,
             ),
@@ -75,58 +125,47 @@ class Driver:
             self.receipts += [one.receipt for one in leases]
         self.model.give({m.id: m for m in expected}, tokens)
         self._tally["messages leased"] += len(expected)
-        self._tally["leases taken over"] += sum(m.id in before for m in expected)
-        await self._let_pass([duration])
+        self._tally["leases with a key"] += sum(m.key is not None for m in expected)
+        self._tally["leases taken over"] += sum(m.id in lapsed for m in expected)
+        await self._let_pass([step.duration])
 
-    async def extend(
-        self, client: int, receipts: Sequence[Receipt], duration: float, is_lost: bool = False
-    ) -> None:
-        """Extend leases, current or not."""
+    async def _extend(self, step: Extend, receipts: Sequence[Receipt]) -> None:
         self._count(receipts, "extended")
-        for _ in self._times("extend", client, is_lost):
-            expected = self.model.extend(receipts, duration, self.subject.now())
+        for _ in self._times("extend", step):
+            expected = self.model.extend(receipts, step.duration, self.subject.now())
             found = await self._ask(
-                client, lambda b: b.extend(self.subject.queue, receipts, duration=duration)
+                step, lambda b: b.extend(self.subject.queue, receipts, duration=step.duration)
             )
             self._compare("extend: the lost", expected, found)
-        await self._let_pass([duration])
+        await self._let_pass([step.duration])
 
-    async def settle(
-        self, client: int, settlements: Sequence[Settlement], is_lost: bool = False
-    ) -> None:
-        """Settle leases, current or not; whoever does it a second time is told that it is lost."""
+    async def _settle(self, step: Call, settlements: Sequence[Settlement]) -> None:
         self._count([settlement.receipt for settlement in settlements], "settled")
-        for _ in self._times("settle", client, is_lost):
+        for _ in self._times("settle", step):
             expected = self.model.settle(settlements, self.subject.now())
-            found = await self._ask(client, lambda b: b.settle(self.subject.queue, settlements))
+            found = await self._ask(step, lambda b: b.settle(self.subject.queue, settlements))
             self._compare("settle: the lost", expected, found)
-        for one in settlements:
-            way = one.disposition
-            delay = way.delay if isinstance(way, Reschedule) else 0.0
-            await self._let_pass([one.keep, delay, *(draft.delay for draft in one.then)])
+        self._tally["reports heard"] += sum(len(heard) for heard in self.model.heard.values())
+        await self._let_pass(duration for one in settlements for duration in _durations(one))
 
-    async def cancel(
-        self, client: int, ids: Sequence[str], to: Terminal, running: bool, is_lost: bool = False
-    ) -> None:
-        """Cancel messages, there or not."""
-        for _ in self._times("cancel", client, is_lost):
-            expected = self.model.cancel(ids, to, running, self.subject.now())
+    async def _cancel(self, step: Cancel, ids: Sequence[str]) -> None:
+        for _ in self._times("cancel", step):
+            expected = self.model.cancel(ids, step.to, step.running, self.subject.now())
             found = await self._ask(
-                client, lambda b: b.cancel(self.subject.queue, ids, to=to, running=running)
+                step,
+                lambda b: b.cancel(self.subject.queue, ids, to=step.to, running=step.running),
             )
             self._compare("cancel: the missing", expected, found)
-        self._tally["cancels"] += 1
+        self._tally["cancelled"] += len(ids) - len(expected)
 
-    async def restore(self, client: int, ids: Sequence[str], is_lost: bool = False) -> None:
-        """Restore messages, archived or not."""
-        for _ in self._times("restore", client, is_lost):
-            expected = self.model.restore(ids, self.subject.now())
-            found = await self._ask(client, lambda b: b.restore(self.subject.queue, ids))
+    async def _restore(self, step: Restore) -> None:
+        for _ in self._times("restore", step):
+            expected = self.model.restore(step.ids, self.subject.now())
+            found = await self._ask(step, lambda b: b.restore(self.subject.queue, step.ids))
             self._compare("restore: the missing", expected, found)
-        self._tally["messages restored"] += len(ids) - len(expected)
+        self._tally["restored"] += len(step.ids) - len(expected)
 
-    async def operate(self, what: str) -> None:
-        """What an operator does to a queue as a whole."""
+    async def _operate(self, what: Operation) -> None:
         store, queue = self.subject.store, self.subject.queue
         match what:
             case "pause":
@@ -147,46 +186,44 @@ class Driver:
                 self.model.drop()
                 await store.drop(queue)
             case _:
-                raise ValueError(what)
+                assert_never(what)
 
-    async def look(self) -> None:
-        """Everything is as the model says."""
-        self._tally["steps"] += 1
+    async def _look(self) -> None:
         look = Look(self.model, self.subject.store, self.subject.queue, self.subject.now())
         await look.compare(IDS, self._incarnations)
 
     async def work_off(self) -> None:
-        """Nothing is stuck: when all that is delayed is due, and every lease ran out, all is given."""
-        await self.operate("resume")
-        if self.subject.can_be_moved:
-            await self.subject.advance(2 * LONG)
+        """Nothing is stuck: with every delay over, and every lease, all is given out at last."""
+        await self._operate("resume")
+        await self.subject.move(2 * LONG)
         held = [Receipt(m.id, m.token) for m in self.model.live.values() if m.token is not None]
-        await self.extend(0, held or [NOBODY], MOMENT)
-        before = len(self.receipts) - 1
+        await self._extend(Extend(0, False, [], MOMENT), held)
+        before = -1
         while before < len(self.receipts):
             before = len(self.receipts)
-            await self.lease(0, 2, LONG)
+            await self._lease(Take(0, False, 2, LONG))
             for receipt in self.receipts[before:]:
-                await self.settle(0, [Settlement(receipt, Delete())])
-        await self.look()
+                await self._settle(_BY_ONE, [Settlement(receipt, Delete())])
+        await self._look()
+        self._tally["runs worked off"] += 1
 
     # How a call is made, and what its answer is compared with.
 
-    def _times(
-        self, verb: str, client: int, is_lost: bool, again: bool = True
-    ) -> Iterable[int]:
+    def _times(self, verb: str, step: Call, again: bool = True) -> Iterable[int]:
         """Once; or, if the answer is to be lost, once more."""
-        if not is_lost:
+        if not step.is_lost:
             return range(1)
         self._tally["answers lost"] += 1
-        self.subject.clients[client].lose_answer(verb)
+        self.subject.clients[step.client].lose_answer(verb)
         return range(2 if again else 1)
 
-    async def _ask(self, client: int, call: Callable[[FaultyBroker], Awaitable[T]]) -> T | None:
+    async def _ask(self, step: Call, call: Callable[[FaultyBroker], Awaitable[T]]) -> T | None:
         """The answer, or None if it was lost."""
         try:
-            return await call(self.subject.clients[client])
+            return await call(self.subject.clients[step.client])
         except OutcomeUnknown:
+            if not step.is_lost:
+                raise
             return None
 
     def _compare(self, what: str, expected: object, found: object) -> None:
@@ -236,3 +273,11 @@ def _leased(message: Message) -> tuple[object, ...]:
 def _delivered(lease: Lease) -> tuple[object, ...]:
     about = (lease.key, lease.reports_to)
     return (lease.receipt.id, lease.body, dict(lease.headers), lease.counters, *about)
+
+
+def _durations(settlement: Settlement) -> Iterable[float]:
+    """All that are in it."""
+    way = settlement.disposition
+    yield way.delay if isinstance(way, Reschedule) else 0.0
+    yield settlement.keep
+    yield from (draft.delay for draft in settlement.then)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from bee_core.broker import Store
 from bee_core.stored import State, Stored
@@ -58,18 +58,19 @@ class Look:
         items: Sequence[Stored],
         incarnations: dict[int, int],
     ) -> None:
-        by_id = {(item.id, item.incarnation): item for item in items}
-        assert len(by_id) == len(items), f"scan, {state.value}: something comes twice: {items}"
-        order = _without_keys(items) if state is State.READY else [item.id for item in items]
-        same(f"scan, {state.value}: the order", _ordered(expected, state, order), order)
-        rest = list(items)
-        for message in expected:
-            item = next((i for i in rest if self._is_it(message, i, incarnations)), None)
-            assert item is not None, f"scan, {state.value}: no {message.id!r} in {rest}"
-            rest.remove(item)
-            incarnations.setdefault(message.born, item.incarnation)
+        rest = list(expected)
+        found = []
+        for item in items:
+            message = next((m for m in rest if self._is_it(m, item, incarnations)), None)
+            assert message is not None, f"scan, {state.value}: what is this? {item}"
+            rest.remove(message)
+            found.append(message)
+            if state is not State.BLOCKED:  # that has no incarnation of its own yet
+                incarnations.setdefault(message.born, item.incarnation)
             self._compare_message(state, message, item)
-        same(f"scan, {state.value}: what else is there", [], rest)
+        same(f"scan, {state.value}: what else should be there", [], rest)
+        places = _places(state, found)
+        same(f"scan, {state.value}: the order", sorted(places), places)
 
     def _is_it(self, message: Message, item: Stored, incarnations: dict[int, int]) -> bool:
         """Whether they are the same life of one id: told by the incarnation, once it is known."""
@@ -90,8 +91,9 @@ class Look:
         _near(f"{what}, leased_at", since, item.leased_at)
 
     async def _compare_ends(self, ids: Sequence[str]) -> None:
-        kept = await self._store.results(self._queue, ids)
-        same("results", self._model.results(self._now), dict(kept))
+        if self._model.kept:
+            kept = await self._store.results(self._queue, ids)
+            same("results", self._model.results(self._now), dict(kept))
         for id in ids:
             expected = self._model.heard.get(id, {})
             message = self._model.live.get(id)
@@ -124,22 +126,21 @@ def _shown(one: Message | Stored, state: State) -> tuple[Any, ...]:
     )
 
 
-def _without_keys(items: Sequence[Stored]) -> list[str]:
-    """The ids of ready messages; but those with a key may have been passed over."""
-    return [item.id for item in items if item.key is None]
-
-
-def _ordered(expected: Sequence[Message], state: State, seen: Sequence[str]) -> list[str]:
-    """The ids in the order that `scan` is to have. In one call, messages are archived at once."""
-    if state is State.READY:
-        return [message.id for message in expected if message.key is None]
-    ids = [message.id for message in expected]
-    if state is not State.ARCHIVED:
-        return ids
-    moments = [message.archived_at for message in expected]
-    place = {id: n for n, id in enumerate(seen)}
-    together = sorted(range(len(ids)), key=lambda n: (-(moments[n] or 0.0), place.get(ids[n], n)))
-    return [ids[n] for n in together]
+def _places(state: State, found: Sequence[Message]) -> list[Any]:
+    """What grows from one message to the next in the order of `scan`, as far as it is promised."""
+    match state:
+        case State.READY:  # those with a key may have been passed over
+            return [message.place for message in found if message.key is None]
+        case State.DELAYED:  # within each priority
+            return [message.place for message in sorted(found, key=lambda one: -one.priority)]
+        case State.LEASED:
+            return [message.leased_until for message in found]
+        case State.BLOCKED:
+            return [message.id for message in found]
+        case State.ARCHIVED:
+            return [-(message.archived_at or 0.0) for message in found]
+        case _:
+            assert_never(state)
 
 
 def same(what: str, expected: object, actual: object) -> None:

@@ -12,7 +12,7 @@ differ within one queue too: what is passed over may be looked at later than it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -94,17 +94,15 @@ class Model:
     # What an inspector sees.
 
     def within(self, state: State, now: float) -> list[Message]:
-        """The messages in one state: in the order that `scan` has, but for keys."""
+        """The messages in one state, those that wait in the order they will be leased."""
         match state:
             case State.ARCHIVED:
-                return self.archive[::-1]
+                return self.archive
             case State.BLOCKED:
-                found = [m.successor for m in self.live.values() if m.successor is not None]
-                return sorted(found, key=lambda m: m.id)
-            case State.LEASED:
-                return sorted(self._in(state, now), key=lambda m: (m.leased_until, m.number))
-            case State.READY | State.DELAYED:
-                return sorted(self._in(state, now), key=lambda m: m.place)
+                return [m.successor for m in self.live.values() if m.successor is not None]
+            case State.READY | State.DELAYED | State.LEASED:
+                found = [m for m in self.live.values() if m.state(now) is state]
+                return sorted(found, key=lambda m: m.place)
             case _:
                 assert_never(state)
 
@@ -244,9 +242,6 @@ class Model:
     def _next(self) -> int:
         self._number += 1
         return self._number
-
-    def _in(self, state: State, now: float) -> Iterator[Message]:
-        return (message for message in self.live.values() if message.state(now) is state)
 
     def _is_admitted(self, message: Message, per_key: int | None) -> bool:
         """Whether its key, if it has one, lets it be leased. One that ran out holds it itself."""

@@ -44,16 +44,6 @@ class Subject:
         self._loop = loop
         self._ahead = 0.0
 
-    @property
-    def can_be_moved(self) -> bool:
-        """Whether its clock can be moved."""
-        return self._advance is not None
-
-    @property
-    def can_be_disturbed(self) -> bool:
-        """Whether there is something to be done to it that must not matter."""
-        return self._disturb is not None
-
     def now(self) -> float:
         """What the store's clock shows, give or take a round trip."""
         return time.monotonic() + self._ahead
@@ -62,12 +52,18 @@ class Subject:
         """Do it in the event loop that the store's connections belong to."""
         return self._loop.run_until_complete(work)
 
-    async def open(self) -> None:
-        """Find out what time it is there."""
+    async def open(self) -> str:
+        """Find out what time it is there, and what stands there."""
+        await self.store.__aenter__()
         await self.store.send(self.queue, [Draft("time", b"")])
         shown = await self.store.get(self.queue, "time")
         assert shown is not None, "a message that was just sent is not there"
         self._ahead = shown.sent_at - time.monotonic()
+        kind = type(self.store)
+        name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+        if isinstance(self.store, Described):
+            name += f" on {(await self.store.describe()).name}"
+        return name
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: move the clock, or sleep."""
@@ -77,25 +73,26 @@ class Subject:
             await self._advance(seconds)
             self._ahead += seconds
 
-    async def disturb(self) -> None:
-        """Do what must not matter."""
-        assert self._disturb is not None
-        await self._disturb()
+    async def move(self, seconds: float) -> bool:
+        """Move the clock, if that can be done. Whether it can."""
+        if self._advance is not None:
+            await self.advance(seconds)
+        return self._advance is not None
+
+    async def disturb(self) -> bool:
+        """Do what must not matter, if there is such a thing. Whether there is."""
+        if self._disturb is not None:
+            await self._disturb()
+        return self._disturb is not None
 
     async def crash(self, client: int) -> None:
         """A client is gone, whatever it holds; another takes its place."""
         await self.clients[client].aclose()
         self.clients[client] = FaultyBroker(self.store.clone())
 
-    async def describe(self) -> str:
-        """What the store is, and what stands behind it."""
-        kind = f"{type(self.store).__module__.partition('.')[0]}.{type(self.store).__name__}"
-        if not isinstance(self.store, Described):
-            return kind
-        return f"{kind} on {(await self.store.describe()).name}"
-
     async def close(self) -> None:
         """Leave nothing behind."""
         for client in self.clients:
             await client.aclose()
         await self.store.drop(self.queue)
+        await self.store.aclose()
