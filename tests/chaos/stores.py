@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+from collections.abc import Sequence
 from typing import Protocol
 
 from bee_pg import PgBroker
-from tests.servers import PgServer, RedisServer, short_directory, valkey_binary
+from tests.servers import PgServer, RedisServer, pg_binaries, short_directory, valkey_binary
 
 NAMES = ("valkey", "pg")
 
@@ -24,14 +26,38 @@ class Killable(Protocol):
     def stop(self) -> None: ...
 
 
-def durable(name: str) -> Killable:
+def durable(name: str, port: int = 0, prefix: Sequence[str] = ()) -> Killable:
     """A fresh server that loses nothing it has acknowledged when it is killed."""
     if name == "pg":
-        server = PgServer(18, keep=True, durable=True)
+        server = PgServer(18, keep=True, durable=True, port=port, prefix=prefix)
         asyncio.run(_migrate(server.url))
         return server
     options = ("--appendonly", "yes", "--appendfsync", "always")  # everysec: not while it syncs
-    return RedisServer(valkey_binary(), *options, directory=short_directory(), keep=True)
+    return RedisServer(
+        valkey_binary(),
+        *options,
+        directory=short_directory(),
+        port=port,
+        keep=True,
+        prefix=prefix,
+    )
+
+
+def versions(name: str) -> dict[str, str]:
+    """What the server calls itself."""
+    if name == "pg":
+        program = pg_binaries(18)
+        assert program is not None
+        words = _said(f"{program}/postgres")
+        return {"PostgreSQL": words[2], "fsync": "on"}
+    if name == "valkey":
+        words = _said(valkey_binary())
+        return {"Valkey": words[2].removeprefix("v="), "appendfsync": "always"}
+    return {}
+
+
+def _said(program: str) -> list[str]:
+    return subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()
 
 
 async def _migrate(url: str) -> None:

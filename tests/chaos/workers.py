@@ -6,13 +6,14 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import bee_core as bee
-from bee_core.events import AttemptSettled, Event
+from bee_core.events import AttemptLost, AttemptSettled, Event
 from tests.chaos.ledger import Ledger
 
 QUEUE = "chaos"
@@ -26,9 +27,79 @@ class Work(bee.Job):
     milliseconds: float = 0.0
 
 
-def fork_worker(url: str, directory: Path, *, concurrency: int = 20) -> int:
+class Kept(bee.Job, policy=bee.Policy(on_success=bee.Archive())):
+    """Is archived in the end."""
+
+    milliseconds: float = 0.0
+
+
+class Bad(bee.Job, policy=bee.Policy(on_error=bee.Archive())):
+    """Fails, and is archived for it."""
+
+    milliseconds: float = 0.0
+
+
+class Moody(
+    bee.Job, policy=bee.Policy(on_error=bee.Repeat(None), backoff=bee.Backoff(min=0.05, max=0.2))
+):
+    """Fails at first."""
+
+    milliseconds: float = 0.0
+
+
+Jobs = Work | Kept | Bad | Moody
+
+
+def some_job(chance: random.Random, number: int, longest: float) -> Jobs:
+    """Most are plain work."""
+    kind: type[Kept | Bad | Moody] | None = chance.choices(
+        [None, Kept, Bad, Moody], weights=[85, 5, 5, 5]
+    )[0]
+    milliseconds = chance.uniform(0, longest)
+    return Work(number, milliseconds) if kind is None else kind(milliseconds)
+
+
+def make_worker(
+    broker: bee.Store, ledger: Ledger, *, concurrency: int = 20, lease: float = LEASE
+) -> bee.Worker[Jobs]:
+    """A worker that writes down what it does."""
+
+    async def handle(job: Jobs, delivery: bee.Delivery[Jobs]) -> None:
+        ledger.write("run", delivery.id, delivery.token)
+        if job.milliseconds:
+            await asyncio.sleep(job.milliseconds / 1000)
+        if isinstance(job, Moody) and not delivery.counters.errors:
+            ledger.write("failed", delivery.id, delivery.token)
+            raise ValueError("not now")
+        ledger.write("ended", delivery.id, delivery.token)
+        if isinstance(job, Bad):
+            raise ValueError("never")
+
+    def observe(event: Event) -> None:
+        match event:
+            case AttemptSettled(disposition=bee.Delete() | bee.Archive()):
+                ledger.write("settled", event.id, event.token)
+            case AttemptLost():
+                ledger.write("lost", event.id, event.token)
+            case _:
+                pass
+
+    return bee.Worker(
+        broker,
+        QUEUE,
+        Jobs,
+        handle,
+        policy=bee.Policy(on_stall=bee.Repeat(None)),
+        concurrency=concurrency,
+        lease=lease,
+        poll=0.2,
+        observers=(observe,),
+    )
+
+
+def fork_worker(url: str, directory: Path, *, concurrency: int = 20, lease: float = LEASE) -> int:
     """Start a worker process; return its pid. SIGTERM stops it gracefully."""
-    return fork(lambda: _work(url, directory, concurrency))
+    return fork(lambda: work(url, directory, concurrency=concurrency, lease=lease))
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -46,33 +117,23 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
         os._exit(code)
 
 
-async def _work(url: str, directory: Path, concurrency: int) -> None:
-    ledger = Ledger(directory)
-
-    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
-        ledger.write("run", delivery.id, delivery.token)
-        if job.milliseconds:
-            await asyncio.sleep(job.milliseconds / 1000)
-
-    def observe(event: Event) -> None:
-        if isinstance(event, AttemptSettled) and isinstance(event.disposition, bee.Delete):
-            ledger.write("settled", event.id, event.token)
-
-    policy = bee.Policy(on_stall=bee.Repeat(None))
+async def work(url: str, directory: Path, *, concurrency: int, lease: float) -> None:
+    """Be a worker until SIGTERM."""
     async with bee.connect(url) as broker:
-        worker = bee.Worker(
-            broker,
-            QUEUE,
-            Work,
-            handle,
-            policy=policy,
-            concurrency=concurrency,
-            lease=LEASE,
-            poll=0.2,
-            observers=(observe,),
-        )
+        worker = make_worker(broker, Ledger(directory), concurrency=concurrency, lease=lease)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
+
+
+def start_worker(
+    environment: Mapping[str, str], url: str, directory: Path, *, concurrency: int, lease: float
+) -> int:
+    """The same as a new program, in an environment of its own: not so fast."""
+    words = [url, str(directory), str(concurrency), str(lease)]
+    command = [sys.executable, "-m", "tests.chaos.workers", *words]
+    process = subprocess.Popen(command, env={**os.environ, **environment})
+    process.returncode = 0  # who forks waits by pid; this object is not to
+    return process.pid
 
 
 def stop_all(pids: set[int]) -> None:
@@ -81,3 +142,8 @@ def stop_all(pids: set[int]) -> None:
         os.kill(pid, signal.SIGTERM)
     for pid in pids:
         os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    url, directory, concurrency, lease = sys.argv[1:]
+    asyncio.run(work(url, Path(directory), concurrency=int(concurrency), lease=float(lease)))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -102,7 +102,8 @@ class _Postgres:
 class PgServer(_Postgres):
     """A PostgreSQL server, in a hurry unless it is to be durable: then as PostgreSQL comes.
 
-    Options are settings, `work_mem=1MB`, and win over the tests' own.
+    Options are settings, `work_mem=1MB`, and win over the tests' own. A prefix is a command that
+    becomes another one: `env NAME=value`.
     """
 
     def __init__(
@@ -113,8 +114,10 @@ class PgServer(_Postgres):
         directory: Path | None = None,
         keep: bool = False,
         durable: bool = False,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.major = major
+        self.prefix = prefix
         hurry = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
         self.options = ("max_connections=200", *(() if durable else hurry), *options)
         self.port = port
@@ -144,7 +147,7 @@ class PgServer(_Postgres):
             subprocess.run(["cp", "-a", _pg_template(self.major), data], check=True)
         listen = f"listen_addresses={'127.0.0.1' if self.port else ''}"
         settings = (listen, f"unix_socket_directories={self.directory}", *self.options)
-        command = [str(_pg_usable(self.major) / "postgres"), "-D", str(data)]
+        command = [*self.prefix, str(_pg_usable(self.major) / "postgres"), "-D", str(data)]
         command += ["-p", str(self.port or 5432)]
         for setting in settings:
             command += ["-c", setting]

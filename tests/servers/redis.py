@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,10 @@ class RedisServer:
         directory: Path | None = None,
         keep: bool = False,
         configuration: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.binary = binary
+        self.prefix = prefix
         self.configuration = configuration
         self.options = options
         self.port = port
@@ -66,7 +68,7 @@ class RedisServer:
         where += ["--bind", "127.0.0.1"]
         common = ["--dir", str(self.directory), "--save", "", "--enable-debug-command", "yes"]
         file = [] if self.configuration is None else [str(self.configuration)]
-        command = [self.binary, *file, *where, *common, *self.options]
+        command = [*self.prefix, self.binary, *file, *where, *common, *self.options]
         self._server = Server(command, self.directory, keep=self._keep)
         deadline = time.monotonic() + 20
         while not self._answers():
