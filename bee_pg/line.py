@@ -5,9 +5,9 @@ holds an old snapshot it cannot be; every look from the beginning steps over all
 many lease at once, each tries the rows that the others have just locked, one by one. So when two
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
 ended, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no more
-than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent back,
-changed, or locked by one who failed. And the next one is whole if this one has not found enough, so
-that nobody waits for a message that is there.
+than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent
+back, changed, or locked by one who failed. And the next one is whole if this one has not found
+enough, so that nobody waits for a message that is there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bee_core.message import PRIORITIES
 from bee_pg.records import Leased
 
 _SLOW = 0.0003
-"""Seconds from which on a look at the whole line is slow. A hundred take as long without any dead rows
-in front: then there is a whole look every six milliseconds, and few dead rows cost little."""
+"""Seconds from which on a look at the whole line is slow. A hundred take as long with no dead rows
+in front: then there is a whole look every six milliseconds."""
 _SHARE = 20
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
