@@ -15,9 +15,11 @@ from __future__ import annotations
 from bee_core.message import PRIORITIES
 from bee_pg.records import Leased
 
-_SLOW = 0.0003
-"""Seconds from which on a look at the whole line is slow. A hundred take as long with no dead rows
-in front: then there is a whole look every six milliseconds."""
+_SLOW = 0.001
+"""Seconds from which on a look at the whole line is slow."""
+_SLOW_FOR_MANY, _MANY = 0.0003, 50
+"""The same where so many are found at once. A hundred take as long with no dead rows in front: then
+there is a whole look every six milliseconds."""
 _SHARE = 20
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
@@ -55,7 +57,8 @@ class Line:
             self._again = 0.0
         if whole:
             took = found.took if found.lasts else self._took  # by the server: we may have been slow
-            is_slow = took > _SLOW and self._took > _SLOW  # once may be chance
+            slow = _SLOW_FOR_MANY if len(found.leases) >= _MANY else _SLOW
+            is_slow = took > slow and self._took > slow  # once may be chance
             self._again = ended + min(_SHARE * took, _LONGEST) if is_slow and enough else 0.0
             self._took = took
         for priority, due in found.lasts.items():
