@@ -219,7 +219,8 @@ class PgBroker(PgInspector, Store):
             with part_done(begun=page is not pages[0]):
                 [[numbers]] = await self._run_on(queue, "settle", types, *columns)
             lost.update(page[n - 1].receipt for n in numbers)
-        if any(_goes_to_the_front(settlement) for settlement in settlements):
+        ways = [settlement.disposition for settlement in settlements]
+        if any(isinstance(way, Reschedule) and way.front for way in ways):
             self._line(queue).forget()
         return lost
 
@@ -318,8 +319,3 @@ def _in_turn(settlements: Sequence[Settlement]) -> Sequence[Sequence[Settlement]
     if any(settlement.receipt.id in sent for settlement in settlements):
         return [[settlement] for settlement in settlements]
     return [settlements]
-
-
-def _goes_to_the_front(settlement: Settlement) -> bool:
-    disposition = settlement.disposition
-    return isinstance(disposition, Reschedule) and disposition.front

@@ -104,17 +104,22 @@ def draft_columns(drafts: Sequence[Draft]) -> list[Packed | list[Any] | None]:
 
 def receipt_columns(receipts: Sequence[Receipt]) -> list[Packed]:
     """Receipts as two arrays. One that cannot be is not an error: it is lost."""
-    ids = texts([_id(receipt) for receipt in receipts])
-    return [ids, numbers([_token(receipt) for receipt in receipts])]
+    ids = [receipt.id for receipt in receipts]
+    tokens = [receipt.token for receipt in receipts]
+    together = "".join(ids)
+    is_usual = together.isascii() and "\0" not in together
+    if is_usual and -(2**63) <= min(tokens, default=0) and max(tokens, default=0) < 2**63:
+        return [texts(ids), numbers(tokens)]
+    return [texts(list(map(_id, receipts))), numbers(list(map(_token, receipts)))]
 
 
 def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any]]:
     """Settlements as the arguments of `settle.sql`, and their types."""
     receipts = receipt_columns([settlement.receipt for settlement in settlements])
-    ways = "".join(_way(settlement) for settlement in settlements)
     notes = [settlement.note for settlement in settlements]
     first = notes[0] if notes else None
-    if not ways.strip("D") and notes.count(first) == len(notes) and _is_simple(settlements):
+    if notes.count(first) == len(notes) and _only_delete(settlements):
+        ways = "D" * len(settlements)
         if first is None:
             return SETTLE, [*receipts, ways]
         return SETTLE_ALIKE, [*receipts, ways, [first.reason], [pack_detail(first)]]
@@ -123,7 +128,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
     sent: Sequence[Any] = draft_columns(drafts) if drafts else [None] * 9
     return SETTLE_FULLY, [
         *receipts,
-        ways,
+        "".join(_way(settlement) for settlement in settlements),
         [_delay(settlement) for settlement in settlements],
         [count for settlement in settlements for count in counts(settlement.counters)],
         [note.reason if note else None for note in notes],
@@ -169,7 +174,7 @@ def leased(rows: list[TupleRow]) -> Leased:
             key,
             reports_to,
         )
-        for id, token, body, headers, sent_at, counters, key, reports_to, *_ in rows
+        for id, token, body, headers, sent_at, counters, key, reports_to, _, _, _, _, _ in rows
     ]
     # By priority, then by time: as a rule all have one priority, and the last row says it all.
     alike = bool(rows) and rows[0][8] == rows[-1][8]
@@ -268,9 +273,12 @@ def _counters(counts: Sequence[int]) -> Counters:
     return Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True)))
 
 
-def _is_simple(settlements: Sequence[Settlement]) -> bool:
+def _only_delete(settlements: Sequence[Settlement]) -> bool:
     """Whether nothing is to be sent, and nothing to be kept or reported but the note."""
-    return not any(one.then or one.result or one.keep for one in settlements)
+    for one in settlements:
+        if one.then or one.result or one.keep or not isinstance(one.disposition, Delete):
+            return False
+    return True
 
 
 def _if_any(values: list[T | None]) -> list[T | None] | None:

@@ -1,0 +1,93 @@
+"""How far back a lease looks: see bee_pg/line.py."""
+
+from __future__ import annotations
+
+from bee_core.message import PRIORITIES, Draft, Sent, Update
+from bee_pg import PgBroker
+from bee_pg.line import Line
+from bee_pg.records import Leased
+from tests.stores.pg.support import QUEUE, ids, lease, lease_one, send, settle
+
+SLOW = 0.01
+
+
+def look(line: Line, at: float, found: Leased, *, enough: bool = True) -> None:
+    """A lease as the broker makes it."""
+    lows, _ = line.reach(at)
+    line.looked(at, at, found, whole=lows is None, enough=enough)
+
+
+def found(lasts: dict[int, float], *, at: float, took: float = SLOW) -> Leased:
+    return Leased([], lasts, at, took)
+
+
+def lows_of(line: Line, now: float) -> dict[int, float | None] | None:
+    lows, _ = line.reach(now)
+    return None if lows is None else dict(zip(reversed(PRIORITIES), lows, strict=True))
+
+
+def test_after_two_slow_looks_the_next_begins_where_the_last_lease_ended() -> None:
+    line = Line()
+    look(line, 1.0, found({0: 100.0}, at=500.0))
+    assert lows_of(line, 1.0) is None
+
+    look(line, 1.1, found({0: 101.0, 5: 90.0}, at=500.1))
+    lows = lows_of(line, 1.1)
+    assert lows is not None
+    assert (101.0, 90.0, None) == (lows[0], lows[5], lows[-9])
+
+
+def test_what_is_committed_a_little_late_is_seen_though_the_line_was_seen_to_its_end() -> None:
+    line = Line()
+    for at in (1.0, 1.1):
+        look(line, at, found({0: 499.99}, at=500.0))
+
+    lows = lows_of(line, 1.1)
+    assert lows is not None
+    assert 499.75 == lows[0]
+
+
+def test_a_whole_look_follows_after_twenty_times_as_long_as_it_took() -> None:
+    line = Line()
+    for at in (1.0, 1.1):
+        look(line, at, found({0: 100.0}, at=500.0))
+
+    assert lows_of(line, 1.1 + 20 * SLOW - 0.001) is not None
+    assert lows_of(line, 1.1 + 20 * SLOW) is None
+
+
+def test_one_that_has_not_found_enough_is_followed_by_a_whole_look() -> None:
+    line = Line()
+    for at in (1.0, 1.1):
+        look(line, at, found({0: 100.0}, at=500.0))
+    look(line, 1.11, found({0: 101.0}, at=500.0), enough=False)
+
+    assert lows_of(line, 1.12) is None
+
+
+def test_fast_looks_are_whole() -> None:
+    line = Line()
+    for at in (1.0, 1.1, 1.2):
+        look(line, at, found({0: 100.0}, at=500.0, took=0.0002))
+
+    assert lows_of(line, 1.2) is None
+
+
+async def test_leases_are_in_order_wherever_their_rows_are_and_whatever_others_wait_for(
+    broker: PgBroker,
+) -> None:
+    """Rows that are changed move within the table; a successor makes the lease look at it."""
+    await send(broker, "held")
+    held = await lease_one(broker)
+    assert [Sent.BLOCKED] == await broker.send(QUEUE, [Draft("held", b"new", if_taken=Update())])
+    for n in range(30):
+        await send(broker, f"{n:02}", priority=n % 3)
+    stay = Update(run_at="never")
+    moved = [Draft(f"{n:02}", b"new", if_taken=stay, priority=n % 3) for n in range(0, 30, 7)]
+    await broker.send(QUEUE, moved)
+
+    expected = [f"{n:02}" for level in (2, 1, 0) for n in range(level, 30, 3)]
+    leases = await lease(broker, 20) + await lease(broker, 20)
+    assert expected == ids(leases)
+    assert set() == await settle(broker, [held, *leases])
+    assert ["held"] == ids(await lease(broker))
