@@ -23,6 +23,7 @@ from psycopg.rows import TupleRow
 
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_pg.faults import cannot_connect, translate
+from bee_pg.straight import Straight, carry_out, prepare
 
 T = TypeVar("T")
 
@@ -39,18 +40,36 @@ class Connection(AsyncConnection[TupleRow]):
     """Its place among those of its pool, by age."""
     _last: AsyncCursor[TupleRow] | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._names: dict[Straight, str] = {}
+        """What was prepared, and as what."""
+
     async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
         """Those that a statement returns.
 
         A cursor knows how to pack and read what it did last, so it is used again; but it also keeps
         that, so not if it is much.
         """
+        if isinstance(statement, Straight) and self.prepare_threshold is not None:
+            return await self._straight(statement, arguments)
         cursor, self._last = self._last or self.cursor(), None
         await cursor.execute(statement, arguments, binary=True)
         rows = await cursor.fetchall()
         if len(rows) == 1 and not _is_much(arguments) and not _is_much(rows[0]):
             self._last = cursor
         return rows
+
+    async def _straight(self, statement: Straight, arguments: Sequence[Any]) -> list[TupleRow]:
+        """The same for one that need not go the way of all others."""
+        if (name := self._names.get(statement)) is None:
+            name = f"bee_{len(self._names)}"
+            await prepare(self, name, statement)
+            self._names[statement] = name
+        try:
+            return await carry_out(self, name, arguments)
+        except asyncio.CancelledError:
+            await self.cancel_safe()
 
     async def cancel_safe(self, *, timeout: float = 0.0) -> NoReturn:
         """What psycopg does for one who is cancelled, before it waits for the server to comply."""

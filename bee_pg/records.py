@@ -28,6 +28,7 @@ from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unp
 from bee_core.stored import Episode, Holder, State, Stored
 from bee_pg.arrays import Packed, blobs, numbers, texts
 from bee_pg.migrate import quoted
+from bee_pg.straight import Straight
 
 T = TypeVar("T")
 
@@ -71,16 +72,16 @@ def send_statement(schema: str, queue: str, drafts: Sequence[Draft]) -> tuple[st
 
 
 @cache
-def _send_one(schema: str) -> str:
+def _send_one(schema: str) -> Straight:
     """Not `select * from`: one value needs no rows to be collected."""
     name = quoted(schema).replace("%", "%%")
-    return f"select {name}.send_one(%b::text, %b::text, %b::bytea), null"
+    return Straight(f"select {name}.send_one(%b::text, %b::text, %b::bytea), null")
 
 
 @cache
-def _send_plain(schema: str) -> str:
+def _send_plain(schema: str) -> Straight:
     name = quoted(schema).replace("%", "%%")
-    return f"select {name}.send_plain(%b::text, %b::text[], %b::bytea[]), null"
+    return Straight(f"select {name}.send_plain(%b::text, %b::text[], %b::bytea[]), null")
 
 
 def draft_columns(drafts: Sequence[Draft]) -> list[Packed | list[Any] | None]:

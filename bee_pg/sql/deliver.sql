@@ -38,7 +38,7 @@ declare
 begin
   if num_nonnulls(rules, delays, priorities, deliver.headers, keys, deliver.awaits, parents) = 0 then
     -- Most are plain, and need not pay for what others have. Nor, if they are many, for the question
-    -- whether an id is taken, a fifth of it all: it is asked when one is. See docs/adr/0026.
+    -- whether an id is taken, a fifth of it all: it is asked when one is. See docs/adr/0029.
     if not asks then
       begin
         insert into message (queue, id, incarnation, number, priority, sent_at, due, body)

@@ -30,6 +30,8 @@ Call = Callable[[PgBroker], Awaitable[object]]
 
 VERBS: dict[str, Call] = {
     "send": lambda b: b.send(QUEUE, [Draft(f"x{n}", b"x" * 2000) for n in range(50)]),
+    "send_one": lambda b: b.send(QUEUE, [Draft("x1", b"x" * 2000)]),
+    "send_plain": lambda b: b.send(QUEUE, [Draft(f"y{n:02}", b"x" * 2000) for n in range(50)]),
     "lease": lambda b: b.lease(QUEUE, limit=5, duration=0.001, holder="w"),
     "extend": lambda b: b.extend(QUEUE, [Receipt("x1", 1)] * 20, duration=60),
     "settle": lambda b: b.settle(QUEUE, [Settlement(Receipt("x1", 1), Archive())] * 20),
