@@ -315,3 +315,44 @@ async def test_jobs_run_where_tasks_begin_as_they_are_made() -> None:
     await asyncio.wait_for(worker.run(until_empty=True), 20)
 
     assert list(range(500)) == sorted(done)
+
+
+async def test_a_worker_that_cannot_see_to_the_end_of_a_job_fails_and_says_so() -> None:
+    def chance() -> float:
+        raise ZeroDivisionError
+
+    broker = MemoryBroker()
+    worker = bee.Worker(broker, "jobs", Work, nothing, chance=chance)
+    await bee.Queue(broker, "jobs", Work).send(Work())
+
+    with pytest.raises(bee.BeeError, match="the end of a job failed: ZeroDivisionError"):
+        await asyncio.wait_for(worker.run(), 20)
+
+
+async def test_a_job_that_stops_its_worker_and_ends_is_settled() -> None:
+    broker = MemoryBroker()
+
+    async def handle(job: Work) -> None:
+        worker.stop(grace=0)
+
+    worker = bee.Worker(broker, "jobs", Work, handle)
+    await bee.Queue(broker, "jobs", Work).send(Work())
+
+    await asyncio.wait_for(worker.run(), 20)
+
+    stats = await broker.stats("jobs")
+    assert (0, 0) == (stats.ready, stats.leased)
+
+
+async def test_a_job_that_kills_its_worker_and_ends_is_not_settled() -> None:
+    broker = MemoryBroker()
+
+    async def handle(job: Work) -> None:
+        worker.kill()
+
+    worker = bee.Worker(broker, "jobs", Work, handle)
+    await bee.Queue(broker, "jobs", Work).send(Work())
+
+    await asyncio.wait_for(worker.run(), 20)
+
+    assert 1 == (await broker.stats("jobs")).leased
