@@ -100,7 +100,7 @@ class Session:
     async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
         until = self._until()
-        if queue not in self._known:
+        if not isinstance(queue, str) or queue not in self._known:
             await self._list_first(check_queue(queue), until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
         reply, confirmed = reply if self._confirm else (reply, None)
