@@ -50,7 +50,10 @@ async def fill(broker: Store) -> None:
         QUEUE,
         [
             bee.Settlement(
-                names[f"{VICTIM}-tried"], bee.Reschedule(), bee.Note("failed"), bee.Counters(errors=1)
+                names[f"{VICTIM}-tried"],
+                bee.Reschedule(),
+                bee.Note("failed"),
+                bee.Counters(errors=1),
             )
         ],
     )
