@@ -180,9 +180,11 @@ class Fetcher:
         if self._stopped:
             return False
         until = self._clock.now() + self._poll
-        waiting = self._waiting = asyncio.create_task(self._wait_once(), name="bee:wait")
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting = asyncio.create_task(self._wait_once(over), name="bee:wait")
+        waiting.add_done_callback(lambda _: _end(over))  # also if it never began
         try:
-            await asyncio.wait({waiting})
+            await over
         finally:
             waiting.cancel()
             self._waiting = None
@@ -196,8 +198,12 @@ class Fetcher:
         await self._trouble.back_off("wait", error)
         return False
 
-    async def _wait_once(self) -> None:
-        await self._broker.wait(self._queue, timeout=self._poll)
+    async def _wait_once(self, over: asyncio.Future[None]) -> None:
+        """Say that it is over as the last thing: who waits for the task hears it a turn later."""
+        try:
+            await self._broker.wait(self._queue, timeout=self._poll)
+        finally:
+            _end(over)
 
     def _give_back(self, *, full: bool) -> None:
         if self._member is not None:
@@ -221,3 +227,8 @@ class Fetcher:
             return False
         self._trouble.over("stats")
         return answer
+
+
+def _end(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)

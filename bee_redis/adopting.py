@@ -9,11 +9,13 @@ from typing import TypeAlias
 from bee_core.message import ZERO, Note, Report
 from bee_core.packing import pack_detail, pack_headers
 from bee_core.stored import Episode, Stored
-from bee_redis.records import MSG, microseconds, pack_counters, pack_extras
+from bee_redis.ids import pack_id
+from bee_redis.msg import pack_extras, pack_full, unnumbered_spot
+from bee_redis.records import microseconds, pack_counters
 
 Part: TypeAlias = str | int | bytes
 
-_META = struct.Struct(">QdQb")
+_META = struct.Struct(">Qb")
 _REST = struct.Struct(">dHHB")
 _EPISODE = struct.Struct(">QdddBHHH")
 
@@ -25,9 +27,9 @@ def adoption_arguments(
     parts: list[Part] = [len(messages)]
     for message in messages:
         archived = "" if message.archived_at is None else microseconds(message.archived_at)
-        parts += (message.id, archived, _pack_msg(message), _pack_meta(message))
+        parts += (pack_id(message.id), archived, _pack_msg(message), _pack_meta(message))
     for id, told in reports.items():
-        parts += (id, len(told))
+        parts += (pack_id(id), len(told))
         for report in told:
             parts += (report.id, _pack_note(report.note) + report.result)
     return parts
@@ -37,10 +39,10 @@ def seen(message: Stored) -> list[Part]:
     """A message as it was seen: nine arguments of `expel.lua`."""
     number = message.incarnation.to_bytes(8, "big")
     if message.archived_at is not None:
-        return ["A", message.id, number, 0, 0, b"", "", b"", b""]
+        return ["A", pack_id(message.id), number, 0, 0, b"", "", b"", b""]
     return [
         "L",
-        message.id,
+        pack_id(message.id),
         number,
         microseconds(message.due_at),
         message.priority,
@@ -52,10 +54,7 @@ def seen(message: Stored) -> list[Part]:
 
 
 def _pack_msg(message: Stored) -> bytes:
-    extras, headers = pack_extras(message), pack_headers(message.headers)
-    sent_at, due = microseconds(message.sent_at), microseconds(message.due_at)
-    head = MSG.pack(due, 0, message.priority, sent_at, len(headers), len(extras))
-    return head + extras + headers + message.body
+    return pack_full(message, microseconds(message.due_at), microseconds(message.sent_at))
 
 
 def _pack_meta(message: Stored) -> bytes:
@@ -67,9 +66,10 @@ def _pack_meta(message: Stored) -> bytes:
     holder = (message.holder or "").encode()
     return b"".join(
         (
-            _META.pack(0, microseconds(message.due_at), 0, message.priority),
+            _META.pack(0, message.priority),
             pack_counters(message.counters),
             b"\1" if pack_extras(message) else b"\0",
+            unnumbered_spot(microseconds(message.due_at)),
             len(holder).to_bytes(2, "big") + holder,
             _pack_note(message.note),
             rest,

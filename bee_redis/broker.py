@@ -41,6 +41,7 @@ from bee_core.message import (
 from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import Links, links
+from bee_redis.ids import pack_id, unpack_id
 from bee_redis.inspector import RedisInspector
 from bee_redis.leases import leases
 from bee_redis.pages import MOST, at, paged
@@ -183,7 +184,7 @@ class RedisBroker(RedisInspector, Store):
             return []
         reply = await self._store("send", queue, *arguments)
         if isinstance(reply, list):
-            raise IdTaken(queue, (id.decode() for id in reply))
+            raise IdTaken(queue, map(unpack_id, reply))
         return [_SENT[letter] for letter in reply]
 
     async def lease(
@@ -251,7 +252,7 @@ class RedisBroker(RedisInspector, Store):
         self, queue: str, ids: Sequence[str], *, to: Terminal, running: bool = True
     ) -> AbstractSet[str]:
         what = (terminal_code(check_terminal(to)), int(running))
-        pages = [[*what, *page] for page in paged(check_ids(ids))]
+        pages = [[*what, *map(pack_id, page)] for page in paged(check_ids(ids))]
         return at(await self._run_pages("cancel", queue, pages), ids)
 
     async def wait(self, queue: str, *, timeout: float) -> None:
@@ -271,7 +272,7 @@ class RedisBroker(RedisInspector, Store):
         found: dict[str, Report] = {}
         check_queue(queue)
         for page in paged(check_ids(ids)):
-            reply = await self._run("results", queue, *page)
+            reply = await self._run("results", queue, *map(pack_id, page))
             pairs = zip(page, reply, strict=True)
             found |= {id: report(id, packed) for id, packed in pairs if packed}
         return found
@@ -280,7 +281,7 @@ class RedisBroker(RedisInspector, Store):
         self, queue: str, id: str, *, after: str = "", limit: int = 1000
     ) -> Sequence[Report]:
         limit = min(check_whole(limit, "limit", least=1), MOST)
-        reply = await self._run("reports", queue, check_id(id), after, limit)
+        reply = await self._run("reports", queue, pack_id(check_id(id)), after, limit)
         return [report(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
 
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:

@@ -86,9 +86,14 @@ class PoolLink:
             raise BrokerUnavailable("no time was left to ask the server")
         now = asyncio.get_running_loop().time()
         until, sent, wire = now + deadline, False, None
-        await self._take_turn(until, deadline)
+        if self._free.locked():
+            await self._take_turn(until, deadline)
+        else:
+            await self._free.acquire()  # which does not wait, then
         try:
-            wire = await self._find_idle(now) or await self._connect(until)
+            if self._idle and now - self._idle[-1].heard_at > _LONG:
+                await _hear_of_ends()
+            wire = self._find_idle() or await self._connect(until)
             if asking:  # counts for the next command of this connection alone
                 await wire.ask(_ASKING, until)
             sent = True
@@ -121,9 +126,6 @@ class PoolLink:
         await asyncio.gather(*(wire.gone for wire in wires))
 
     async def _take_turn(self, until: float, deadline: float) -> None:
-        if not self._free.locked():
-            await self._free.acquire()  # which does not wait, then
-            return
         try:
             async with asyncio.timeout_at(until):
                 await self._free.acquire()
@@ -131,11 +133,8 @@ class PoolLink:
             stage = f"each of the {self._size} connections is in use, see pool_size"
             raise BrokerUnavailable(f"not within {deadline:.3g} s: {stage}") from error
 
-    async def _find_idle(self, now: float) -> Wire | None:
+    def _find_idle(self) -> Wire | None:
         """A connection that is up, as far as the event loop has heard."""
-        if self._idle and now - self._idle[-1].heard_at > _LONG:
-            await asyncio.sleep(0)  # if they were closed since, that is to be heard now
-            await asyncio.sleep(0)
         self._check_open()
         while self._idle:
             if (wire := self._idle.pop()).is_free:
@@ -161,6 +160,12 @@ class PoolLink:
     def _check_open(self) -> None:
         if self._closed:
             raise BrokerClosed("this RedisBroker was closed")
+
+
+async def _hear_of_ends() -> None:
+    """If connections were closed while nobody used them, that is heard now."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def _is_final(error: Exception) -> bool:

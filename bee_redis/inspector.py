@@ -17,6 +17,7 @@ from bee_core.message import NO_REPORTS, Report
 from bee_core.stored import Holder, Page, QueueStats, Server, State, Stored
 from bee_redis.adopting import adoption_arguments, seen
 from bee_redis.describe import describe
+from bee_redis.ids import pack_id, unpack_id
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import announced_holder, blocked, microseconds, stored
 from bee_redis.session import Session
@@ -60,8 +61,9 @@ class RedisInspector(Session, Inspector, Described):
         )
 
     async def get(self, queue: str, id: str) -> Stored | None:
-        fields = await self._run("get", queue, check_id(id))
-        return stored(id.encode(), fields) if fields else None
+        packed = pack_id(check_id(id))
+        fields = await self._run("get", queue, packed)
+        return stored(packed, fields) if fields else None
 
     async def scan(
         self, queue: str, state: State, *, after: str | None = None, limit: int = 100
@@ -78,15 +80,15 @@ class RedisInspector(Session, Inspector, Described):
         return Page(items, more)
 
     async def _scan_blocked(self, queue: str, after: str | None, limit: int) -> Page:
-        ids = sorted(id.decode() for id in await self._run("blocked", queue))
+        ids = sorted(map(unpack_id, await self._run("blocked", queue)))
         rest = [id for id in ids if after is None or id > after]
         page = rest[:limit]
-        records = await self._run("blocked", queue, *page) if page else []
+        records = await self._run("blocked", queue, *map(pack_id, page)) if page else []
         items = [blocked(id, msg) for id, msg in zip(page, records, strict=True) if msg]
         return Page(items, page[-1] if len(rest) > limit else None)
 
     async def restore(self, queue: str, ids: Sequence[str]) -> AbstractSet[str]:
-        pages = list(paged(check_ids(ids)))
+        pages = [list(map(pack_id, page)) for page in paged(check_ids(ids))]
         return at(await self._run_pages("restore", queue, pages), ids)
 
     async def prune(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 
 from bee_core.message import NO_HEADERS, Counters, Lease, Receipt
-from bee_core.packing import unpack_headers
-from bee_redis.records import COUNTERS, MSG, NO_EXTRAS, unpack_extras
+from bee_redis.ids import unpack_id
+from bee_redis.msg import read_msg
+from bee_redis.records import COUNTERS
 
 _HEAD = struct.Struct(">ddQ")
 _LEASE = struct.Struct(">HBI")
+_USUAL = struct.Struct(">HBI16sQB3xB")
+"""A lease as most are: a packed id, no counters, a short spot, and that the msg is not full."""
 _ONCE = Counters(deliveries=1)
 
 
@@ -19,31 +22,34 @@ def leases(reply: bytes, stride: int = 1) -> tuple[float | None, list[Lease]]:
     Each token is that many more than the last.
     """
     pause, now, token = _HEAD.unpack_from(reply)
-    leased_at, at, found = now / 1_000_000, _HEAD.size, []
-    while at < len(reply):
-        size, counted, length = _LEASE.unpack_from(reply, at)
-        at += _LEASE.size
-        counters = _unpack_counters(reply, at) if counted else _ONCE
-        start = at + counted + size
-        token, at = token + stride, start + length
-        id = reply[start - size : start].decode()
-        found.append(_lease(Receipt(id, token), reply[start:at], counters, leased_at))
+    leased_at, at, end, found = now / 1_000_000, _HEAD.size, len(reply), []
+    reply += bytes(_USUAL.size)  # so that the last one is long enough to be looked at
+    while at < end:
+        size, counted, length, id, due, near, full = _USUAL.unpack_from(reply, at)
+        token, start = token + stride, at + _LEASE.size + counted + size
+        if size == 16 and not counted and 0 < near < 255 and not full:
+            receipt, body = Receipt(unpack_id(id), token), reply[at + _USUAL.size : start + length]
+            sent_at = due / 1_000_000
+            found.append(Lease(receipt, body, NO_HEADERS, _ONCE, sent_at, leased_at, None, None))
+        else:
+            receipt = Receipt(unpack_id(reply[start - size : start]), token)
+            counters = _unpack_counters(reply, at + _LEASE.size) if counted else _ONCE
+            found.append(_lease(receipt, reply[start : start + length], counters, leased_at))
+        at = start + length
     return None if pause < 0 else pause / 1_000_000, found
 
 
 def _lease(receipt: Receipt, msg: bytes, counters: Counters, leased_at: float) -> Lease:
-    _, _, _, sent_at, size, extra = MSG.unpack_from(msg)
-    start = MSG.size + extra
-    _, key, reports_to = unpack_extras(msg, extra) if extra else NO_EXTRAS
+    sent = read_msg(msg)
     return Lease(
         receipt,
-        msg[start + size :],
-        unpack_headers(msg[start : start + size]) if size else NO_HEADERS,
+        sent.body,
+        sent.headers,
         counters,
-        sent_at / 1_000_000,
+        sent.sent_at / 1_000_000,
         leased_at,
-        key,
-        reports_to,
+        sent.key,
+        sent.reports_to,
     )
 
 

@@ -22,12 +22,12 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
-from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
+from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule
 from bee_core.stored import Episode, Holder, State, Stored
+from bee_redis.ids import pack_id, unpack_id
+from bee_redis.msg import pack_extras, read_msg, read_spot
 
-MSG = struct.Struct(">dQbdIH")
-_EXTRAS = struct.Struct(">IH")
-_META = struct.Struct(">QdQbIIIIIIx")
+_META = struct.Struct(">QbIIIIIIx")
 COUNTERS = struct.Struct(">IIIIII")
 _REST = struct.Struct(">dHHB")
 _EPISODE = struct.Struct(">QdddBHHH")
@@ -42,7 +42,7 @@ def microseconds(seconds: float) -> int:
 def drafts_arguments(drafts: Sequence[Draft]) -> list[str | int | bytes]:
     """Drafts as the arguments of `send.lua`. Of plain ones, id and body say all."""
     if all(is_plain(draft) for draft in drafts):
-        return [2, *(part for draft in drafts for part in (draft.id, draft.body))]
+        return [2, *(part for draft in drafts for part in (pack_id(draft.id), draft.body))]
     return [7, *(part for draft in drafts for part in draft_arguments(draft))]
 
 
@@ -50,7 +50,7 @@ def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:
     """A full draft, as `lib.lua` takes it."""
     delay = microseconds(draft.delay) if draft.delay else 0
     rule, headers = pack_rule(draft.if_taken), pack_headers(draft.headers)
-    return (draft.id, rule, delay, draft.priority, pack_extras(draft), headers, draft.body)
+    return (pack_id(draft.id), rule, delay, draft.priority, pack_extras(draft), headers, draft.body)
 
 
 def throttle_arguments(throttle: Throttle) -> tuple[int | str, ...]:
@@ -78,7 +78,7 @@ def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int |
     receipts = [settlement.receipt for settlement in settlements[:plain]]
     tokens = struct.pack(f">{plain}Q", *[receipt.token for receipt in receipts])
     arguments: list[str | int | bytes] = [plain, tokens]
-    arguments += [receipt.id.encode("utf-8", "surrogatepass") for receipt in receipts]
+    arguments += [pack_id(receipt.id) for receipt in receipts]
     for settlement in settlements[plain:]:
         arguments += settlement_arguments(settlement)
     return arguments
@@ -86,7 +86,7 @@ def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int |
 
 def receipt_arguments(receipt: Receipt) -> tuple[bytes, int]:
     """A receipt as a script takes it. An id that cannot be is not an error: such a one is lost."""
-    return (receipt.id.encode("utf-8", "surrogatepass"), receipt.token)
+    return (pack_id(receipt.id), receipt.token)
 
 
 def settlement_arguments(settlement: Settlement) -> list[str | int | bytes]:
@@ -130,18 +130,18 @@ def report(id: str, packed: bytes) -> Report:
 def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
     """A message as an operator sees it, from the five fields of `get.lua`."""
     state, leased_until, meta, msg, archived_at = fields
-    token, due, _, priority, *counts = _META.unpack_from(meta)
-    size = int.from_bytes(meta[_META.size : _META.size + 2], "big")
-    tail = _META.size + 2 + size
+    token, priority, *counts = _META.unpack_from(meta)
+    due, _, at = read_spot(meta, _META.size)
+    tail = at + 2 + int.from_bytes(meta[at : at + 2], "big")
     note, rest = _unpack_note(meta[tail:])
     leased_at, progress, remark, history = _unpack_rest(rest)
     held = token != 0 and not archived_at
     return msgspec.structs.replace(
-        _waiting(id.decode(), State(state.decode()), msg),
+        _waiting(unpack_id(id), State(state.decode()), msg),
         priority=priority,
         counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
         due_at=due / 1_000_000,
-        holder=meta[_META.size + 2 : tail].decode() or None,
+        holder=meta[at + 2 : tail].decode() or None,
         leased_until=float(leased_until) / 1_000_000 if leased_until else None,
         note=note,
         archived_at=float(archived_at) / 1_000_000 if archived_at else None,
@@ -170,42 +170,21 @@ def announced_holder(name: bytes, since: bytes, until: bytes, about: bytes) -> H
 
 def _waiting(id: str, state: State, msg: bytes) -> Stored:
     """What a msg record alone says of a message."""
-    due, number, priority, sent_at, size, extra = MSG.unpack_from(msg)
-    start = MSG.size + extra
-    awaits, key, reports_to = unpack_extras(msg, extra) if extra else NO_EXTRAS
+    sent = read_msg(msg)
     return Stored(
         id=id,
-        incarnation=number,
+        incarnation=sent.number,
         state=state,
-        body=msg[start + size :],
-        headers=unpack_headers(msg[start : start + size]),
-        priority=priority,
+        body=sent.body,
+        headers=sent.headers,
+        priority=sent.priority,
         counters=ZERO,
-        sent_at=sent_at / 1_000_000,
-        due_at=due / 1_000_000,
-        key=key,
-        awaits=awaits,
-        reports_to=reports_to,
+        sent_at=sent.sent_at / 1_000_000,
+        due_at=sent.due / 1_000_000,
+        key=sent.key,
+        awaits=sent.awaits,
+        reports_to=sent.reports_to,
     )
-
-
-def pack_extras(draft: Draft | Stored) -> bytes:
-    """Key, awaits and reports_to; empty if there is none of them."""
-    if draft.key is None and draft.reports_to is None and not draft.awaits:
-        return b""
-    key, reports_to = (draft.key or "").encode(), (draft.reports_to or "").encode()
-    return _EXTRAS.pack(draft.awaits, len(key)) + key + reports_to
-
-
-NO_EXTRAS = (0, None, None)
-
-
-def unpack_extras(msg: bytes, size: int) -> tuple[int, str | None, str | None]:
-    """Awaits, key and reports_to of a msg record whose extras are that long."""
-    awaits, length = _EXTRAS.unpack_from(msg, MSG.size)
-    start, end = MSG.size + _EXTRAS.size, MSG.size + size
-    key, reports_to = msg[start : start + length], msg[start + length : end]
-    return awaits, key.decode() or None, reports_to.decode() or None
 
 
 def _rate_arguments(rate: Rate | None) -> tuple[int | str, int | str]:

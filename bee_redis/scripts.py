@@ -7,6 +7,7 @@ from importlib import resources
 
 FILES = resources.files("bee_redis") / "lua"
 SHARED = {
+    "send_one": {"send"},
     "layout": None,
     "send_usual": {"send"},
     "lease_usual": {"lease"},

@@ -12,15 +12,19 @@ local beyond = tonumber(ARGV[1]) -- 1. outgrow
 if beyond > (tonumber(call('HGET', HEAD, 'token') or '0') or 0) then call('HSET', HEAD, 'token', text(beyond)) end
 local number = next_numbers(tonumber(ARGV[2]))
 
+-- A record with the number in its spot, which begins there.
+local function numbered(record, at)
+  local due = read_spot(record, at)
+  return string.sub(record, 1, at - 1) .. spot(due, number) .. string.sub(record, at + spot_size(record, at))
+end
+
 -- 2. take: a live one, unless its id is taken.
 local function take(id, msg, meta)
   if fetch(id) then return false end
   number = number + 1
-  local packed = struct.pack('>I8', number)
-  msg = string.sub(msg, 1, 8) .. packed .. string.sub(msg, 17)
   if unpack_msg(msg).awaits > 0 then forget_reports(id) end
-  create(id, msg)
-  if meta ~= '' then call('HSET', META, id, string.sub(meta, 1, 16) .. packed .. string.sub(meta, 25)) end
+  create(id, numbered(msg, 1))
+  if meta ~= '' then call('HSET', META, id, numbered(meta, META_SIZE + 1)) end
   return true
 end
 
@@ -28,7 +32,7 @@ end
 local function is_same(record, archived_at, msg)
   if not record then return false end
   local at, _, _, kept = read_kept(record)
-  return at == archived_at and string.sub(kept, 18, 25) == string.sub(msg, 18, 25)
+  return at == archived_at and unpack_msg(kept).sent_at == unpack_msg(msg).sent_at
 end
 
 -- 3. keep: an archived one, unless it is here already.
@@ -39,9 +43,7 @@ local function take_kept(id, archived_at, msg, meta)
     if is_same(get_kept(older_field(id, string.sub(place_of_it, -8))), archived_at, msg) then return false end
   end
   number = number + 1
-  local packed = struct.pack('>I8', number)
-  keep_record(id, packed, archived_at, string.sub(meta, 1, 16) .. packed .. string.sub(meta, 25),
-              string.sub(msg, 1, 8) .. packed .. string.sub(msg, 17))
+  keep_record(id, struct.pack('>I8', number), archived_at, numbered(meta, META_SIZE + 1), numbered(msg, 1))
   return true
 end
 

@@ -1,17 +1,18 @@
 -- How messages end: the archive, what it keeps, and how a message gets in and out; and who is told. It
 -- is put behind lib.lua, in front of the scripts that have to do with it; it does nothing by itself.
-local KEPT_LEAST = 12 + META_LEAST + MSG_SIZE -- archived_at, length of meta, meta, msg
+local KEPT_LEAST = 12 + META_LEAST + MSG_LEAST -- archived_at, length of meta, meta, msg
 
 -- The parts of an archived record: archived_at, meta, number (packed), msg.
 local function read_kept(record)
   local archived_at, size = struct.unpack('>dI4', record)
-  return archived_at, string.sub(record, 13, 12 + size), string.sub(record, 21 + size, 28 + size),
-    string.sub(record, 13 + size)
+  local _, number = read_spot(record, 13 + size)
+  return archived_at, string.sub(record, 13, 12 + size), struct.pack('>I8', number), string.sub(record, 13 + size)
 end
 
 local function get_kept(field)
   local record = call('HGET', KEPT, field)
-  return record and #record >= KEPT_LEAST and record
+  if not record or #record < KEPT_LEAST then return false end
+  return is_msg(string.sub(record, 13 + struct.unpack('>I4', record, 9))) and record
 end
 
 -- Where an older incarnation stands among those of its id; and the field of kept that its place names.
@@ -20,10 +21,9 @@ local function older_field(id, number) return id .. '\0' .. number end
 
 -- The field of head that counts what was archived for the reason of a meta.
 local function reason_of(meta)
-  local holder = struct.unpack('>I2', meta, META_SIZE + 1)
-  local size = struct.unpack('>I1', meta, META_SIZE + 3 + holder)
-  local start = META_SIZE + 4 + holder
-  return 'reason:' .. (size > 0 and string.sub(meta, start, start + size - 1) or 'ruled')
+  local _, at = held_by(meta)
+  local size = struct.unpack('>I1', meta, at)
+  return 'reason:' .. (size > 0 and string.sub(meta, at + 1, at + size) or 'ruled')
 end
 
 local function keep_older(id, number, archived_at, record)
@@ -58,7 +58,7 @@ local function report(m, result)
   local to = m.reports_to ~= '' and fetch(m.reports_to)
   if not to or to.awaits == 0 or is_reported(to.id, m.id) then return 0 end
   local note = m.note == NO_NOTE and pack_note('ruled', '') or m.note
-  call('ZADD', LISTS, 0, 'r' .. to.id .. '\0' .. m.id .. '\0' .. note .. result)
+  call('ZADD', LISTS, 0, 'r' .. to.id .. '\0' .. spell(m.id) .. '\0' .. note .. result)
   if to.token ~= 0 or to.due <= NOW
     or call('ZLEXCOUNT', LISTS, within('r' .. to.id)) ~= to.awaits then return 0 end
   displace(to)

@@ -5,5 +5,8 @@
 -- Returns the ids that have one; or per given id its msg ('' if it has none any more).
 if #ARGV == 0 then return call('HKEYS', NEXT) end
 local reply = call('HMGET', NEXT, unpack(ARGV))
-for i = 1, #reply do reply[i] = reply[i] and #reply[i] >= 4 + MSG_SIZE and string.sub(reply[i], 5) or '' end
+for i = 1, #reply do
+  local msg = reply[i] and string.sub(reply[i], 5)
+  reply[i] = is_msg(msg) and msg or ''
+end
 return reply

@@ -12,7 +12,7 @@ for i = 1, #ARGV, 9 do
   if ARGV[i] == 'A' and kept_record(id, number) then -- 1. check, 2. delete
     unkeep(id, number)
     forget_unread(id)
-  elseif m and m.token == 0 and string.sub(m.blob, 9, 16) == number and m.due == tonumber(ARGV[i + 3])
+  elseif m and m.token == 0 and m.born == struct.unpack('>I8', number) and m.due == tonumber(ARGV[i + 3])
     and m.priority == tonumber(ARGV[i + 4]) and m.counters == ARGV[i + 5] and m.key == ARGV[i + 6]
     and m.headers == ARGV[i + 7] and m.body == ARGV[i + 8] then
     displace(m)

@@ -1,11 +1,11 @@
 -- The keys of a queue, how records are packed, and the least that a script needs. It stands in front of
--- every script; it does nothing by itself.
+-- every script; it does nothing by itself. (Only send_one.lua stands before it.)
 --
--- KEYS  1 ready    zset  -priority -> due, number, name (in order of delivery, byte by byte)
+-- KEYS  1 ready    zset  -priority -> spot, name       (in order of delivery, byte by byte)
 --       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)
 --       3 leased   zset  end of lease -> id              (held, or not yet seen to have run out)
---       4 msg      hash  id -> due, number, priority, sent_at, extras, headers, body
---       5 meta     hash  id -> token, due, number, priority, counters, has extras, holder, note, and what
+--       4 msg      hash  id -> spot, whether it is full, and if so priority, sent_at, extras, headers; body
+--       5 meta     hash  id -> token, priority, counters, has extras, spot, holder, note, and what
 --                        else there is to tell (see history.lua; mostly nothing). Only once it has been
 --                        leased or restored; then it outranks what msg says
 --       6 next     hash  id -> rule, msg                 (the blocked successor)
@@ -18,9 +18,9 @@
 --                        d key NUL time, token           (a delivery of a key with a rate; no key: of the queue)
 --                        e time, key                     (when to forget deliveries of a key)
 --                        h key NUL id                    (who holds a key)
---                        p key NUL held (0) or not (1), 128 - priority, due, number, id (parked: passed
---                                                        over for its key; one that ran out comes first)
---                        r parent NUL id NUL note, result (what was reported to a message)
+--                        p key NUL held (0) or not (1), 128 - priority, spot, id (parked: passed over for
+--                                                        its key; one that ran out comes first)
+--                        r parent NUL id NUL note, result (what was reported to a message; the id as text)
 --                        w time, key                     (when to look at a key again)
 --                        x time, id                      (when to forget a result)
 --      12 results  hash  id -> until, note, result
@@ -35,8 +35,15 @@
 -- A live message has a field in msg and stands in exactly one of ready, delayed, leased, or is parked;
 -- one whose lease ran out keeps its token while it stands in ready, until somebody takes it over. Where
 -- it stands follows from its records, so a place that does not is stale, and one that was deleted by hand
--- can be found again. The name in a place is the id, and behind a NUL the key if there is one. Extras are
--- key, awaits and reports_to; few have any.
+-- can be found again. The name in a place is the id; if there is a key, that stands in front of it, between
+-- two NULs. Extras are key, awaits and reports_to; few have any.
+--
+-- Ids are as ids.py packs them: text, or 16 bytes of which the first is a control character and not NUL. No
+-- text begins with one, so neither can be the beginning of the other.
+--
+-- A spot is due and number, short and in order: 8 bytes of due, then the number as the time from due to it,
+-- which is a short one for most; its first byte is neither 0 nor 255. If it is too long a time, 0 (it is
+-- before due) or 255, and the number in 8 bytes.
 --
 -- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
 -- So what will be written to is looked at before (`guard`), and a record that is missing or too
@@ -50,24 +57,22 @@ local call = redis.call
 local clock = call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
 
-local MSG_HEAD = '>dI8bdI4I2'     -- due, number, priority, sent_at, lengths of headers and extras
-local MSG_SIZE = 31
-local EXTRAS_AT = 30              -- their length, in msg
+local FULL_HEAD = '>bdI4I2'       -- of a full msg: priority, sent_at, lengths of headers and extras
+local FULL_SIZE = 15
+local MSG_LEAST = 13              -- a short spot, and that it is not full: no priority, extras, headers, sent when due
 local EXTRAS_HEAD = '>I4I2'       -- awaits, length of key; then key and reports_to
-local META_HEAD = '>I8dI8b'       -- token, due, number, priority
-local META_SIZE = 50              -- with the counters, and whether there are extras
-local META_LEAST = META_SIZE + 7  -- with no holder and no note
+local META_HEAD = '>I8b'          -- token, priority
+local META_SIZE = 34              -- with the counters, and whether there are extras
+local META_LEAST = META_SIZE + 19 -- with a short spot, no holder and no note
 local COUNTERS = '>I4I4I4I4I4I4'  -- deliveries, errors, timeouts, stalls, releases, unknowns
-local COUNTERS_AT = 26
-local COUNTERS_END = 49
+local COUNTERS_AT = 10
+local COUNTERS_END = 33
 local LEASED_HEAD = '>ddI8'       -- of the reply to a lease: pause, time, the token before the first one's
 local LEASE = '>I2I1I4'           -- each lease in it: lengths of id, counters and msg; then those
 local WORKER = '>dd'              -- since, until; then about
 local WORKER_SIZE = 16
-local PLACED = 17                 -- so long are due, number, priority: msg begins with them, meta has them
-                                  -- behind the token. A place begins with the first 16 of them
-local ZERO = struct.pack(COUNTERS, 0, 0, 0, 0, 0, 0)
-local NO_NOTE = struct.pack('>I1I4', 0, 0)
+local ZERO = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local NO_NOTE = '\0\0\0\0\0'         -- no reason, no detail
 local BELLS = 8                   -- more wake-ups than this need not be kept
 
 -- Numbers above 2^31 lose digits in tostring.
@@ -78,7 +83,41 @@ local function guard(size, ...)
   for i = 1, select('#', ...) do call(size, (select(i, ...))) end
 end
 
-local function place(due, number, name) return struct.pack('>dI8', due, number) .. name end
+local function spot(due, number)
+  local apart = number - due + 0x80000000
+  if apart >= 0x1000000 and apart < 0xFF000000 then return struct.pack('>I8I4', due, apart) end
+  return struct.pack('>I8I1I8', due, apart < 0x1000000 and 0 or 255, number)
+end
+
+-- How long the spot is that begins there; and what it says: due and number.
+local function spot_size(record, at)
+  local first = string.byte(record, at + 8)
+  return (first == 0 or first == 255) and 17 or 12
+end
+local function read_spot(record, at)
+  local due = struct.unpack('>I8', record, at)
+  if spot_size(record, at) == 17 then return due, (struct.unpack('>I8', record, at + 9)) end
+  return due, struct.unpack('>I4', record, at + 8) - 0x80000000 + due
+end
+
+-- Whether a msg is one of bee's, as far as its beginning tells.
+local function is_msg(blob)
+  if not blob or #blob < MSG_LEAST then return false end
+  local size = spot_size(blob, 1)
+  local full = string.byte(blob, size + 1)
+  return full == 0 or full == 1 and #blob > size + FULL_SIZE
+end
+
+-- Whether a meta is one of bee's, as far as its length tells.
+local function is_meta(meta)
+  return meta and #meta >= META_LEAST and #meta >= META_SIZE + spot_size(meta, META_SIZE + 1) + 7
+end
+
+local function pack_full(priority, sent_at, extras, headers)
+  return '\1' .. struct.pack(FULL_HEAD, priority, sent_at, #headers, #extras) .. extras .. headers
+end
+
+local function place(due, number, name) return spot(due, number) .. name end
 local function delayed_place(priority, number, name) return struct.pack('>I1I8', 128 - priority, number) .. name end
 
 -- Wake up to `count` of those who wait. `wakes`: how many wake-ups there are already, if that is known.

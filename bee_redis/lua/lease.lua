@@ -43,6 +43,14 @@ local function bury(id, key)
   let_go(key, id)
 end
 
+-- The priority in a msg, and whether it has extras; both packed.
+local function told_by(message)
+  local at = spot_size(message, 1) + 1
+  if string.byte(message, at) == 0 then return '\0', '\0' end
+  local has_extras = string.sub(message, at + FULL_SIZE - 1, at + FULL_SIZE) ~= '\0\0'
+  return string.sub(message, at + 1, at + 1), has_extras and '\1' or '\0'
+end
+
 -- Whether a message has to wait for its key. What is found out about a key that is full holds to the end;
 -- but one that holds it itself, and is taken over, is a delivery like any other.
 local full = {}
@@ -70,8 +78,7 @@ while taken < most and looks > 0 and passes > 0 do
   if #members == 0 then break end
   local ids, keys, at, over, chosen, seen = {}, {}, {}, {}, {}, 0
   for i = 1, #members do
-    local id, key = string.sub(members[i], 17), ''
-    if string.find(id, '\0', 1, true) then id, key = split(id) end
+    local id, key = read_name(name_at(members[i]))
     if key ~= '' and chosen[key] then break end -- it has to be seen what becomes of the one before
     if key ~= '' and is_passed_over(key, id) then
       over[#over + 1] = i
@@ -91,20 +98,23 @@ while taken < most and looks > 0 and passes > 0 do
   if #ids > 0 then messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids)) end
   local records, leases, gone, held, merging = {}, {}, {}, {}, nil
   for i = 1, #ids do
-    local id, message, meta, spot = ids[i], messages[i], metas[i], string.sub(members[at[i]], 1, 16)
-    if meta and #meta < META_LEAST then meta = nil end
-    if not message or #message < MSG_SIZE then
+    local id, message, meta = ids[i], messages[i], metas[i]
+    local size = spot_size(members[at[i]], 1)
+    local begins = string.sub(members[at[i]], 1, size)
+    if not is_meta(meta) then meta = nil end
+    local from = meta and META_SIZE or 0 -- behind this stands the spot that holds
+    if not is_msg(message) then
       gone[#gone + 1] = i
-    elseif spot == (meta and string.sub(meta, 9, 24) or string.sub(message, 1, 16)) then -- else the place is stale
+    elseif begins == string.sub(meta or message, from + 1, from + size) then -- else the place is stale
       local tail, counters = fresh_tail, ONCE
       if meta then
-        local token_before, size = struct.unpack('>I8', meta), struct.unpack('>I2', meta, META_SIZE + 1)
+        local token_before, _, behind = struct.unpack('>I8', meta), held_by(meta)
         if token_before ~= 0 and successors and call('HEXISTS', NEXT, id) == 1 then
           merging, seen = id, at[i]
           break
         end
         if token_before == 0 and leased_at == 0 then
-          tail = pack_tail(holder, string.sub(meta, META_SIZE + 3 + size))
+          tail = pack_tail(holder, string.sub(meta, behind))
         else
           told = told or history()
           local m = fetch(id)
@@ -118,9 +128,9 @@ while taken < most and looks > 0 and passes > 0 do
       token = token + stride
       taken = taken + 1
       records[#records + 1] = id
-      records[#records + 1] = struct.pack('>I8', token)
-        .. (meta and string.sub(meta, 9, 8 + PLACED) or string.sub(message, 1, PLACED)) .. counters
-        .. (string.sub(message, EXTRAS_AT, MSG_SIZE) == '\0\0' and '\0' or '\1') .. tail
+      local priority, extra = told_by(message)
+      if meta then priority = string.sub(meta, 9, 9) end
+      records[#records + 1] = struct.pack('>I8', token) .. priority .. counters .. extra .. begins .. tail
       leases[#leases + 1] = until_then
       leases[#leases + 1] = id
       reply[#reply + 1] = struct.pack(LEASE, #id, #counters, #message) .. counters .. id

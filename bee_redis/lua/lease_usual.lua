@@ -13,32 +13,42 @@ local function lease_usual(limit, duration, holder, has_rate)
   local token = math.max(tonumber(head[2] or '0') or 0, NOW)
   if head[1] or token > NOW or has_rate or call('ZCARD', LISTS) > 0 or call('HLEN', NEXT) > 0 then return end
   token = aligned(token)
-  local first = math.huge
+  local first, elsewhere = math.huge, 0
   for _, key in ipairs({DELAYED, LEASED}) do
     local at = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
     if at and at <= NOW then return end
-    first = math.min(first, at or first)
+    if at then first, elsewhere = math.min(first, at), elsewhere + call('ZCARD', key) end
   end
   local members, wakes = call('ZRANGE', READY, 0, limit - 1), call('LLEN', BELL)
   local count = #members
-  local waiting = call('ZCARD', READY) > count
-  if not waiting and call('HLEN', MSG) > call('ZCARD', DELAYED) + call('ZCARD', LEASED) + count then return end
+  local waiting = count == limit and call('ZCARD', READY) > count
+  if not waiting and call('HLEN', MSG) > elsewhere + count then return end
 
   local reply = {''}
   if count > 0 then
     local sub, find, byte, pack = string.sub, string.find, string.byte, struct.pack
-    local ids, records, leases, lengths, id_size, size, n = {}, {}, {}, '', -1, -1, 1
-    for i = 1, count do ids[i] = sub(members[i], 17) end
-    if find(table.concat(ids), '\0', 1, true) then return end -- one of them has a key
-    local messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids))
-    local until_then, rest = text(NOW + duration), ONCE .. '\0' .. pack('>I2', #holder) .. holder .. NO_NOTE
+    local ids, spots, records, leases, lengths, id_size, size, n = {}, {}, {}, {}, '', -1, -1, 1
     for i = 1, count do
-      local id, message, spot = ids[i], messages[i], sub(members[i], 1, 16)
-      if metas[i] or not message or #message < MSG_SIZE then return end
-      local high, low = byte(message, EXTRAS_AT, MSG_SIZE)
-      if high + low > 0 or find(message, spot, 1, true) ~= 1 then return end -- it has extras, or the place is stale
+      local behind = spot_size(members[i], 1) + 1
+      if byte(members[i], behind) == 0 then return end -- it has a key
+      spots[i], ids[i] = sub(members[i], 1, behind - 1), sub(members[i], behind)
+    end
+    local messages, metas = call('HMGET', MSG, unpack(ids)), call('HMGET', META, unpack(ids))
+    local until_then, rest = text(NOW + duration), pack('>I2', #holder) .. holder .. NO_NOTE
+    local counters = ONCE .. '\0'
+    local plain = '\0' .. counters -- in front of it the priority
+    for i = 1, count do
+      local id, message, begins = ids[i], messages[i], spots[i]
+      if metas[i] or not message or find(message, begins, 1, true) ~= 1 then return end -- or the place is stale
+      local at, told = #begins + 1, plain
+      local full = byte(message, at)
+      if full ~= 0 then
+        local high, low = byte(message, at + FULL_SIZE - 1, at + FULL_SIZE)
+        if full ~= 1 or not low or high + low > 0 then return end -- it has extras
+        told = sub(message, at + 1, at + 1) .. counters
+      end
       records[2 * i - 1] = id
-      records[2 * i] = pack('>I8', token + i * stride) .. spot .. sub(message, PLACED, PLACED) .. rest
+      records[2 * i] = pack('>I8', token + i * stride) .. told .. begins .. rest
       leases[2 * i - 1], leases[2 * i] = until_then, id
       if #id ~= id_size or #message ~= size then -- else they are those of the one before
         id_size, size = #id, #message

@@ -8,10 +8,16 @@ local function guard_all()
 end
 
 local function parked_place(m)
-  return 'p' .. m.key .. '\0' .. struct.pack('>I1I1dI8', m.token == 0 and 1 or 0, 128 - m.priority, m.due, m.number)
-    .. m.id
+  return 'p' .. m.key .. '\0' .. struct.pack('>I1I1', m.token == 0 and 1 or 0, 128 - m.priority)
+    .. place(m.due, m.number, m.id)
 end
-local PARKED_HEAD = 18 -- bytes between the NUL and the id
+-- The parts of one: key, 128 - priority, spot, id.
+local function read_parked(found)
+  local at = string.find(found, '\0', 1, true)
+  local last = at + 2 + spot_size(found, at + 3)
+  return string.sub(found, 2, at - 1), string.byte(found, at + 2), string.sub(found, at + 3, last),
+    string.sub(found, last + 1)
+end
 
 -- The ends of that part of a list which begins so.
 local function within(prefix) return '[' .. prefix .. '\0', '(' .. prefix .. '\1' end
@@ -22,30 +28,49 @@ local function pack_extras(awaits, key, reports_to)
 end
 
 local function pack_msg(m)
-  local extras = pack_extras(m.awaits, m.key, m.reports_to)
-  return struct.pack(MSG_HEAD, m.due, m.number, m.priority, m.sent_at, #m.headers, #extras)
-    .. extras .. m.headers .. m.body
+  local extras, begins = pack_extras(m.awaits, m.key, m.reports_to), spot(m.due, m.number)
+  if m.priority == 0 and m.sent_at == m.due and extras == '' and m.headers == '' then
+    return begins .. '\0' .. m.body
+  end
+  return begins .. pack_full(m.priority, m.sent_at, extras, m.headers) .. m.body
 end
 
 local function unpack_msg(blob)
-  local due, number, priority, sent_at, size, extra = struct.unpack(MSG_HEAD, blob)
-  local split = MSG_SIZE + extra + size
-  local m = {number = number, sent_at = sent_at, due = due, priority = priority, extra = extra,
-             awaits = 0, key = '', reports_to = '',
-             headers = string.sub(blob, MSG_SIZE + extra + 1, split), body = string.sub(blob, split + 1)}
-  if extra > 0 then
-    local awaits, length = struct.unpack(EXTRAS_HEAD, blob, MSG_SIZE + 1)
-    m.awaits, m.key = awaits, string.sub(blob, MSG_SIZE + 7, MSG_SIZE + 6 + length)
-    m.reports_to = string.sub(blob, MSG_SIZE + 7 + length, MSG_SIZE + extra)
+  local due, number = read_spot(blob, 1)
+  local at = spot_size(blob, 1) + 1
+  local m = {number = number, sent_at = due, due = due, priority = 0, extra = 0,
+             awaits = 0, key = '', reports_to = '', headers = ''}
+  if string.byte(blob, at) == 1 then
+    local size
+    m.priority, m.sent_at, size, m.extra = struct.unpack(FULL_HEAD, blob, at + 1)
+    at = at + FULL_SIZE
+    if m.extra > 0 then
+      local awaits, length = struct.unpack(EXTRAS_HEAD, blob, at + 1)
+      m.awaits, m.key = awaits, string.sub(blob, at + 7, at + 6 + length)
+      m.reports_to = string.sub(blob, at + 7 + length, at + m.extra)
+    end
+    m.headers = string.sub(blob, at + m.extra + 1, at + m.extra + size)
+    at = at + m.extra + size
   end
+  m.body = string.sub(blob, at + 1)
   return m
 end
 
--- What stands for a message in its place.
-local function name_of(id, key) return key == '' and id or id .. '\0' .. key end
-local function id_of(name)
-  local at = string.find(name, '\0', 1, true)
-  return at and string.sub(name, 1, at - 1) or name
+-- What stands for a message in its place; and what that says: the id, and the key ('' if there is none).
+local function name_of(id, key) return key == '' and id or '\0' .. key .. '\0' .. id end
+local function read_name(name)
+  if string.byte(name) ~= 0 then return name, '' end
+  local at = string.find(name, '\0', 2, true) or #name
+  return string.sub(name, at + 1), string.sub(name, 2, at - 1)
+end
+
+-- The name in a place of ready.
+local function name_at(member) return string.sub(member, spot_size(member, 1) + 1) end
+
+-- An id as text.
+local function spell(id)
+  if (string.byte(id) or 32) >= 32 then return id end
+  return string.format('%08x-%04x-%04x-%04x-%04x%08x', struct.unpack('>I4I2I2I2I2I4', id))
 end
 
 -- The end of a meta record: holder, the note as reason and detail, and the rest, as in history.lua.
@@ -53,6 +78,12 @@ local function pack_tail(holder, note) return struct.pack('>I2', #holder) .. hol
 
 local function pack_note(reason, detail)
   return struct.pack('>I1', #reason) .. reason .. struct.pack('>I4', #detail) .. detail
+end
+
+-- Where the holder begins in a meta, and what is behind it.
+local function held_by(meta)
+  local at = META_SIZE + spot_size(meta, META_SIZE + 1) + 1
+  return at + 2, at + 2 + struct.unpack('>I2', meta, at)
 end
 
 -- Counters plus counters, both packed.
@@ -63,25 +94,25 @@ local function add(counters, more)
 end
 
 local function pack_meta(m)
-  return struct.pack(META_HEAD, m.token, m.due, m.number, m.priority) .. m.counters
-    .. (m.extra > 0 and '\1' or '\0') .. pack_tail(m.holder, m.note .. m.rest)
+  return struct.pack(META_HEAD, m.token, m.priority) .. m.counters
+    .. (m.extra > 0 and '\1' or '\0') .. spot(m.due, m.number) .. pack_tail(m.holder, m.note .. m.rest)
 end
 
 -- A message as a table, from its two records (the archived ones, if given); false if it is not live.
 -- `born` is its incarnation.
 local function fetch(id, blob, meta)
   blob = blob or call('HGET', MSG, id)
-  if not blob or #blob < MSG_SIZE then return false end
+  if not is_msg(blob) then return false end
   local m = unpack_msg(blob)
   m.id, m.born, m.blob = id, m.number, blob
   m.token, m.counters, m.holder, m.note, m.rest = 0, ZERO, '', NO_NOTE, ''
   meta = meta or call('HGET', META, id)
-  if meta and #meta >= META_LEAST then
-    m.token, m.due, m.number, m.priority = struct.unpack(META_HEAD, meta)
+  if is_meta(meta) then
+    m.token, m.priority = struct.unpack(META_HEAD, meta)
+    m.due, m.number = read_spot(meta, META_SIZE + 1)
     m.counters = string.sub(meta, COUNTERS_AT, COUNTERS_END)
-    local size = struct.unpack('>I2', meta, META_SIZE + 1)
-    local at = META_SIZE + 3 + size
-    m.holder = string.sub(meta, META_SIZE + 3, at - 1)
+    local first, at = held_by(meta)
+    m.holder = string.sub(meta, first, at - 1)
     local reason = struct.unpack('>I1', meta, at)
     local last = at + 4 + reason + struct.unpack('>I4', meta, at + 1 + reason)
     m.note, m.rest = string.sub(meta, at, last), string.sub(meta, last + 1)
@@ -113,9 +144,9 @@ local function unpark(key)
   local first, last = within('p' .. key)
   local found = call('ZRANGEBYLEX', LISTS, first, last, 'LIMIT', 0, 1)[1]
   if not found then return 0 end
-  local _, level, due, number, at = struct.unpack('>I1I1dI8', found, #key + 3)
+  local _, level, begins, id = read_parked(found)
   call('ZREM', LISTS, found)
-  call('ZADD', READY, level - 128, place(due, number, name_of(string.sub(found, at), key)))
+  call('ZADD', READY, level - 128, begins .. name_of(id, key))
   return 1
 end
 
@@ -202,7 +233,7 @@ local function take_next(id)
   local successor = call('HGET', NEXT, id)
   if not successor then return false end
   call('HDEL', NEXT, id)
-  if #successor < 4 + MSG_SIZE then return false end
+  if not is_msg(string.sub(successor, 5)) then return false end
   return string.sub(successor, 1, 4), string.sub(successor, 5)
 end
 
@@ -241,15 +272,14 @@ end
 local DRAFT = 7
 
 local function pack_draft(first, number)
-  local extras, headers = ARGV[first + 4], ARGV[first + 5]
-  return struct.pack(MSG_HEAD, NOW + ARGV[first + 2], number, ARGV[first + 3], NOW, #headers, #extras)
-    .. extras .. headers .. ARGV[first + 6]
+  return spot(NOW + ARGV[first + 2], number)
+    .. pack_full(ARGV[first + 3], NOW, ARGV[first + 4], ARGV[first + 5]) .. ARGV[first + 6]
 end
 
 -- Whether the end of a message has been reported to another, which is live.
 local function is_reported(to, id)
   return to ~= '' and call('HEXISTS', MSG, to) == 1
-    and call('ZLEXCOUNT', LISTS, within('r' .. to .. '\0' .. id)) > 0
+    and call('ZLEXCOUNT', LISTS, within('r' .. to .. '\0' .. spell(id))) > 0
 end
 
 -- Send one draft whose id may be live. Answers c(reated), k(ept), u(pdated) or b(locked).
@@ -275,7 +305,7 @@ local function send(first, number)
     return 'u'
   end
   local successor = call('HGET', NEXT, id)
-  local joins = successor and #successor >= 4 + MSG_SIZE
+  local joins = successor and is_msg(string.sub(successor, 5))
   call('HSET', NEXT, id, joins and join(successor, rule, blob) or rule .. blob)
   return 'b'
 end
@@ -299,8 +329,9 @@ local function promote(most)
     local metas, entries = call('HMGET', META, unpack(over)), {}
     for i = 1, #over do
       local _, at, number, priority
-      if metas[i] and #metas[i] >= META_LEAST then
-        _, at, number, priority = struct.unpack(META_HEAD, metas[i])
+      if is_meta(metas[i]) then
+        _, priority = struct.unpack(META_HEAD, metas[i])
+        at, number = read_spot(metas[i], META_SIZE + 1)
       end
       local name = over[i]
       if not at or string.byte(metas[i], META_SIZE) > 0 then -- has a key, perhaps; or its meta was

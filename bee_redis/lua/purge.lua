@@ -27,10 +27,9 @@ end
 local ids = {}
 local parked = call('ZRANGEBYLEX', LISTS, '[p', '(q', 'LIMIT', 0, limit)
 for _, member in ipairs(parked) do
-  local at = string.find(member, '\0', 1, true)
-  local id = string.sub(member, at + PARKED_HEAD + 1)
+  local key, _, _, id = read_parked(member)
   if is_held(id) then
-    unpark(string.sub(member, 2, at - 1)) -- it ran out, and is not ours to delete
+    unpark(key) -- it ran out, and is not ours to delete
   else
     ids[#ids + 1] = id
     call('ZREM', LISTS, member)
@@ -41,14 +40,14 @@ delete(ids)
 if #parked == limit then return {purged, 1, ARGV[2], ARGV[3]} end
 ids = {}
 local delayed = call('ZRANGE', DELAYED, 0, limit - 1)
-for i, member in ipairs(delayed) do ids[i] = id_of(string.sub(member, 10)) end
+for i, member in ipairs(delayed) do ids[i] = read_name(string.sub(member, 10)) end
 if #ids > 0 then call('ZREMRANGEBYRANK', DELAYED, 0, #ids - 1) end
 delete(ids)
 local start = rank_after(READY, ARGV[2], ARGV[3])
 local ready, gone = call('ZRANGE', READY, start, start + limit - 1, 'WITHSCORES'), {}
 ids = {}
 for i = 1, #ready, 2 do
-  local id = id_of(string.sub(ready[i], 17))
+  local id = read_name(name_at(ready[i]))
   if not is_held(id) then
     ids[#ids + 1] = id
     gone[#gone + 1] = ready[i]

@@ -27,10 +27,14 @@ local reply = {'', ''}
 local last = math.min(#found, 2 * limit)
 if #found > last then reply[1], reply[2] = found[last], found[last - 1] end
 
-local skip = ({ready = 17, delayed = 10, leased = 1, archived = 9})[state]
+local function id_in(member, score)
+  if score == 'inf' then return (select(4, read_parked(member))) end
+  if state == 'ready' then return (read_name(name_at(member))) end
+  if state == 'delayed' then return (read_name(string.sub(member, 10))) end
+  return state == 'leased' and member or string.sub(member, 9)
+end
 for i = 1, last, 2 do
-  local id = id_of(string.sub(found[i], skip))
-  if found[i + 1] == 'inf' then id = string.sub(found[i], string.find(found[i], '\0', 1, true) + PARKED_HEAD + 1) end
+  local id = id_in(found[i], found[i + 1])
   local fields
   if newest_first then
     local record = kept_record(id, string.sub(found[i], 1, 8))

@@ -13,7 +13,7 @@ if is_usual then
   local head = call('HMGET', HEAD, 'listed', 'number', 'created')
   guard('ZCARD', READY)
   if is_delayed then guard('ZCARD', DELAYED) end
-  local wakes, pack = call('LLEN', BELL), struct.pack
+  local wakes = call('LLEN', BELL)
   local number = math.max(tonumber(head[2] or '0') or 0, NOW)
   local answers, ids, messages, ready, delayed, count = {head[1] and '' or '!'}, {}, {}, {}, {}, 0
   for i = 2, #ARGV, DRAFT_SIZE do
@@ -29,11 +29,12 @@ if is_usual then
       count = count + 1
       ids[count] = id
       messages[2 * count - 1] = id
-      messages[2 * count] = pack(MSG_HEAD, due, number, priority, NOW, #headers, 0) .. headers
+      local begins, plain = spot(due, number), due == NOW and priority == '0' and headers == ''
+      messages[2 * count] = begins .. (plain and '\0' or pack_full(priority, NOW, '', headers))
         .. ARGV[i + DRAFT_SIZE - 1]
       if due <= NOW then
         ready[#ready + 1] = level
-        ready[#ready + 1] = pack('>dI8', due, number) .. id
+        ready[#ready + 1] = begins .. id
       else
         delayed[#delayed + 1] = text(due)
         delayed[#delayed + 1] = delayed_place(priority, number, id)

@@ -16,7 +16,7 @@ local score = '-inf'
 while true do -- the first of each priority
   local first = call('ZRANGEBYSCORE', READY, score, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if #first == 0 then break end
-  older((struct.unpack('>d', first[1])))
+  older((struct.unpack('>I8', first[1])))
   score = '(' .. first[2]
 end
 local after, found = '[p', nil
@@ -24,14 +24,14 @@ for _ = 1, 1000 do -- the first of each key
   found = call('ZRANGEBYLEX', LISTS, after, '(q', 'LIMIT', 0, 1)[1]
   if not found then break end
   local at = string.find(found, '\0', 1, true)
-  older((struct.unpack('>d', found, at + 3)))
+  older((struct.unpack('>I8', found, at + 3)))
   after = '[' .. string.sub(found, 1, at - 1) .. '\1'
 end
 local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 1)
 if #due > 0 then older(tonumber(due[2])) end
 for _, id in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, 100)) do
   local meta = call('HGET', META, id)
-  if meta and #meta >= META_LEAST then older((select(2, struct.unpack(META_HEAD, meta)))) end
+  if meta and #meta >= META_LEAST then older((read_spot(meta, META_SIZE + 1))) end
 end
 
 local reply = {ready, delayed, leased, call('HLEN', NEXT), call('HEXISTS', HEAD, 'paused'),

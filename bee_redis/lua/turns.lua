@@ -42,24 +42,18 @@ local function count_holders(key, most)
   return count
 end
 
--- The id and the key ('' if there is none) in a name.
-local function split(name)
-  local at = string.find(name, '\0', 1, true)
-  if not at then return name, '' end
-  return string.sub(name, 1, at - 1), string.sub(name, at + 1)
-end
-
 -- Park those of the members of the line, up to the last one seen, that were passed over.
 local function park(members, over, seen)
   local places = {}
   for _, i in ipairs(over) do
     if i <= seen then
-      local id, key = split(string.sub(members[i], 17))
+      local size = spot_size(members[i], 1)
+      local id, key = read_name(string.sub(members[i], size + 1))
       local level = 128 + call('ZSCORE', READY, members[i])
       local held = call('ZSCORE', LISTS, 'h' .. key .. '\0' .. id)
       places[#places + 1] = 0
       places[#places + 1] = 'p' .. key .. '\0' .. struct.pack('>I1I1', held and 0 or 1, level)
-        .. string.sub(members[i], 1, 16) .. id
+        .. string.sub(members[i], 1, size) .. id
     end
   end
   if #places > 0 then call('ZADD', LISTS, unpack(places)) end

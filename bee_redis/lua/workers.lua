@@ -23,9 +23,12 @@ end
 local found = call('ZRANGEBYSCORE', LEASED, '(' .. text(NOW), '+inf', 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
 for i = 1, #found, 2 do
   local meta = call('HGET', META, found[i])
-  local known = meta and #meta >= META_LEAST
-  local size = known and struct.unpack('>I2', meta, META_SIZE + 1)
   reply[#reply + 1] = found[i + 1]
-  reply[#reply + 1] = known and string.sub(meta, META_SIZE + 3, META_SIZE + 2 + size)
+  if is_meta(meta) then
+    local first, behind = held_by(meta)
+    reply[#reply + 1] = string.sub(meta, first, behind - 1)
+  else
+    reply[#reply + 1] = false
+  end
 end
 return {announced, reply}

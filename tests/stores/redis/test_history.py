@@ -38,11 +38,11 @@ async def announce(broker: Store, name: str, *, about: str = "", duration: float
 async def test_a_message_that_is_leased_for_the_first_time_has_no_word_more_than_it_needs(
     server: RedisServer, broker: RedisBroker
 ) -> None:
-    """Its record is 50 bytes, the length of its holder's name, "w", and no note."""
+    """Its record is 34 bytes, 12 of its spot, the length of its holder's name, "w", and no note."""
     await send(broker, "a")
     await lease_one(broker)
 
-    assert {"a": 50 + 2 + 1 + 5} == records(server)
+    assert {"a": 34 + 12 + 2 + 1 + 5} == records(server)
 
 
 async def test_a_restored_message_has_a_record_only_if_it_has_a_history(

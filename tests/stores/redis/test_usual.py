@@ -7,6 +7,8 @@ import hashlib
 import pytest
 
 from bee_core.disposition import Delete, Reschedule
+from bee_core.errors import BrokerMisconfigured
+from bee_core.ids import new_id
 from bee_core.message import Counters, Draft, Receipt, Settlement
 from bee_core.stored import State
 from bee_redis import RedisBroker
@@ -58,6 +60,56 @@ async def test_the_short_way_and_the_long_way_lead_to_the_same(
     take_the_long_way(monkeypatch)
 
     assert short == await told(server, broker, limit=limit)
+
+
+def send_as_many(patch: pytest.MonkeyPatch) -> None:
+    script, called = Script("send"), b"if #ARGV == 3 and ARGV[1] == '2' then"
+    assert called in script.text
+    script.text = script.text.replace(called, b"if false then")
+    script.sha = hashlib.sha1(script.text).hexdigest().encode()
+    patch.setitem(SCRIPTS, "send", script)
+
+
+async def sent(server: RedisServer, broker: RedisBroker) -> list[object]:
+    """Everything that is stored of a few plain messages sent one by one, but for times."""
+    server.ask("FLUSHALL")
+    broker._known.clear()
+    seen: list[object] = []
+    for id in ("a", new_id(), "a", "c"):
+        seen += await send(broker, id)
+        seen += [server.ask("LLEN", key("bell")), server.ask("HGET", key("head"), "created")]
+    first = int(server.ask("HGET", key("head"), "number"))
+    for one in (page := await broker.scan(QUEUE, State.READY)).items:
+        assert 0 < one.incarnation - round(one.due_at * 1e6) < 1000
+        assert one.sent_at == one.due_at
+        seen.append((len(one.id), one.body, one.headers, one.priority, one.counters, one.key))
+    assert first == page.items[-1].incarnation
+    server.ask("HSET", key("meta"), "d", bytes(100))  # it outlived its message
+    seen += await send(broker, "d")
+    return [*seen, server.ask("HEXISTS", key("meta"), "d"), await broker.queues()]
+
+
+async def test_one_draft_is_stored_like_one_of_many(
+    server: RedisServer, broker: RedisBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortest = await sent(server, broker)
+    send_as_many(monkeypatch)
+
+    assert shortest == await sent(server, broker)
+
+
+@pytest.mark.parametrize("part", ["ready", "msg", "meta", "head", "bell"])
+async def test_one_draft_leaves_nothing_behind_where_somebody_elses_data_is(
+    server: RedisServer, broker: RedisBroker, part: str
+) -> None:
+    await send(broker, "a")
+    server.ask("DEL", *(key(each) for each in ("ready", "msg", "meta", "head", "bell")))
+    server.ask("SET", key(part), "theirs")
+
+    with pytest.raises(BrokerMisconfigured, match="foreign data"):
+        await send(broker, "b")
+
+    assert [key(part).encode()] == server.ask("KEYS", "bee:{*")
 
 
 async def test_what_was_leased_before_is_leased_among_what_was_not(broker: RedisBroker) -> None:
