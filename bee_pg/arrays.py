@@ -39,8 +39,12 @@ class Blobs(Packed):
 
 def texts(values: Sequence[str | None]) -> Texts:
     """Strings that UTF-8 can hold, without NUL."""
-    encoded = [None if value is None else value.encode() for value in values]
-    return Texts(_pack("text", len(values), _elements(encoded)))
+    encoded = [value.encode() for value in values if value is not None]
+    if len(encoded) == len(values) and len(set(map(len, encoded))) == 1:  # as bee's own ids are
+        size = _SIZE.pack(len(encoded[0]))
+        return Texts(_pack("text", len(values), [size, size.join(encoded)]))
+    found = [None if value is None else value.encode() for value in values]
+    return Texts(_pack("text", len(values), _elements(found)))
 
 
 def blobs(values: Sequence[bytes | None]) -> Blobs:

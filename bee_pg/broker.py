@@ -49,7 +49,7 @@ from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
 from bee_pg.records import (
     LEASE,
     LETTERS,
-    lease,
+    leased,
     receipt_columns,
     report,
     said_column,
@@ -178,10 +178,10 @@ class PgBroker(PgInspector, Store):
             _PATIENCE * self._deadline,
             *throttle_columns(throttle),
         )
-        quiet = rows.pop()[-1] if rows and rows[-1][0] is None else 0.0
-        line.looked(began, loop.time(), rows, whole=lows is None, enough=len(rows) >= limit)
-        waiting.leased(len(rows), quiet)
-        return [lease(row) for row in rows]
+        found = leased(rows)
+        line.looked(began, loop.time(), found, whole=lows is None, enough=len(rows) >= limit)
+        waiting.leased(len(rows), found.quiet)
+        return found.leases
 
     async def extend(
         self,
@@ -212,7 +212,8 @@ class PgBroker(PgInspector, Store):
             with part_done(begun=page is not pages[0]):
                 [[numbers]] = await self._run_on(queue, "settle", types, *columns)
             lost.update(page[n - 1].receipt for n in numbers)
-        if any(_goes_to_the_front(settlement) for settlement in settlements):
+        ways = [settlement.disposition for settlement in settlements]
+        if any(isinstance(way, Reschedule) and way.front for way in ways):
             self._line(queue).forget()
         return lost
 
@@ -307,8 +308,3 @@ def _in_turn(settlements: Sequence[Settlement]) -> Sequence[Sequence[Settlement]
     if any(settlement.receipt.id in sent for settlement in settlements):
         return [[settlement] for settlement in settlements]
     return [settlements]
-
-
-def _goes_to_the_front(settlement: Settlement) -> bool:
-    disposition = settlement.disposition
-    return isinstance(disposition, Reschedule) and disposition.front

@@ -4,22 +4,20 @@ All of it, as a rule. But what was deleted stays in the index until it is vacuum
 holds an old snapshot it cannot be; every look from the beginning steps over all of it. And where
 many lease at once, each tries the rows that the others have just locked, one by one. So when two
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
-was found, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no
-more than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent
-back, or locked by one who failed. And the next one is whole if this one has not found enough, so
+ended, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no more
+than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent back,
+changed, or locked by one who failed. And the next one is whole if this one has not found enough, so
 that nobody waits for a message that is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from psycopg.rows import TupleRow
-
 from bee_core.message import PRIORITIES
+from bee_pg.records import Leased
 
-_SLOW = 0.001
-"""Seconds from which on a look at the whole line is slow: a hundred take a third of it at best."""
+_SLOW = 0.0003
+"""Seconds from which on a look at the whole line is slow. A hundred take as long without any dead rows
+in front: then there is a whole look every six milliseconds, and few dead rows cost little."""
 _SHARE = 20
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
@@ -33,7 +31,7 @@ class Line:
 
     def __init__(self) -> None:
         self._lows: dict[int, float] = {}
-        """Where the last lease was found, by priority, in seconds since the epoch."""
+        """Where the last lease ended, by priority, in seconds since the epoch."""
         self._swept = 0.0
         """When leases that ran out were last looked for."""
         self._again = 0.0
@@ -49,22 +47,19 @@ class Line:
         return lows, now - self._swept + _SLACK
 
     def looked(
-        self, began: float, ended: float, rows: Sequence[TupleRow], *, whole: bool, enough: bool
+        self, began: float, ended: float, found: Leased, *, whole: bool, enough: bool
     ) -> None:
-        """Remember what a look found: the rows of lease.sql, and whether it wanted more."""
+        """Remember what a look found, and whether that was as much as it was to find."""
         self._swept = began
         if not enough:
             self._again = 0.0
         if whole:
-            took = rows[0][-1] if rows else self._took  # by the server: we may have been slow
+            took = found.took if found.lasts else self._took  # by the server: we may have been slow
             is_slow = took > _SLOW and self._took > _SLOW  # once may be chance
             self._again = ended + min(_SHARE * took, _LONGEST) if is_slow and enough else 0.0
             self._took = took
-        first: dict[int, float] = {}
-        for row in rows:
-            priority, due, _ = row[-3:]
-            first.setdefault(priority, due - _SLACK)
-        self._lows.update(first)
+        for priority, due in found.lasts.items():
+            self._lows[priority] = min(due, found.at - _SLACK)
 
     def forget(self) -> None:
         """Something went back to the front: look at it all."""

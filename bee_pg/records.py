@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, assert_never, cast
+from typing import Any, NamedTuple, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
 
@@ -30,6 +30,9 @@ from bee_pg.arrays import Packed, blobs, numbers, texts
 from bee_pg.migrate import quoted
 
 T = TypeVar("T")
+
+_FIRST = Counters(deliveries=1)
+"""Those of a message that is leased for the first time."""
 
 # The arguments behind the queue, each with its type: the server has none to guess.
 SEND = (
@@ -92,17 +95,22 @@ def draft_columns(drafts: Sequence[Draft]) -> list[Packed | list[Any] | None]:
 
 def receipt_columns(receipts: Sequence[Receipt]) -> list[Packed]:
     """Receipts as two arrays. One that cannot be is not an error: it is lost."""
-    ids = texts([_id(receipt) for receipt in receipts])
-    return [ids, numbers([_token(receipt) for receipt in receipts])]
+    ids = [receipt.id for receipt in receipts]
+    tokens = [receipt.token for receipt in receipts]
+    together = "".join(ids)
+    is_usual = together.isascii() and "\0" not in together
+    if is_usual and -(2**63) <= min(tokens, default=0) and max(tokens, default=0) < 2**63:
+        return [texts(ids), numbers(tokens)]
+    return [texts(list(map(_id, receipts))), numbers(list(map(_token, receipts)))]
 
 
 def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any]]:
     """Settlements as the arguments of `settle.sql`, and their types."""
     receipts = receipt_columns([settlement.receipt for settlement in settlements])
-    ways = "".join(_way(settlement) for settlement in settlements)
     notes = [settlement.note for settlement in settlements]
     first = notes[0] if notes else None
-    if not ways.strip("D") and notes.count(first) == len(notes) and _is_simple(settlements):
+    if notes.count(first) == len(notes) and _only_delete(settlements):
+        ways = "D" * len(settlements)
         if first is None:
             return SETTLE, [*receipts, ways]
         return SETTLE_ALIKE, [*receipts, ways, [first.reason], [pack_detail(first)]]
@@ -111,7 +119,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
     sent: Sequence[Any] = draft_columns(drafts) if drafts else [None] * 9
     return SETTLE_FULLY, [
         *receipts,
-        ways,
+        "".join(_way(settlement) for settlement in settlements),
         [_delay(settlement) for settlement in settlements],
         [count for settlement in settlements for count in counts(settlement.counters)],
         [note.reason if note else None for note in notes],
@@ -124,27 +132,45 @@ def settlement_columns(settlements: Sequence[Settlement]) -> tuple[str, list[Any
     ]
 
 
-def lease(row: TupleRow) -> Lease:
-    """A lease from a row of `lease.sql`."""
-    id, token, deliveries, errors, timeouts, stalls, releases, unknowns = row[:8]
-    sent_at, headers, body, leased_at, key, reports_to = row[8:14]
-    return Lease(
-        Receipt(id, token),
-        body,
-        _headers(headers),
-        Counters(
-            deliveries=deliveries,
-            errors=errors,
-            timeouts=timeouts,
-            stalls=stalls,
-            releases=releases,
-            unknowns=unknowns,
-        ),
-        sent_at,
-        leased_at,
-        key,
-        reports_to,
-    )
+class Leased(NamedTuple):
+    """What `lease.sql` returns.
+
+    leases  the messages, in order
+    lasts   of each priority among them, when the last one was due, in seconds since the epoch
+    at      when they were leased, by the same clock
+    took    the seconds that the first look at the line took; 0 if there was none
+    quiet   for how many seconds a rate allows no more
+    """
+
+    leases: list[Lease]
+    lasts: dict[int, float]
+    at: float = 0.0
+    took: float = 0.0
+    quiet: float = 0.0
+
+
+def leased(rows: list[TupleRow]) -> Leased:
+    """What the rows of `lease.sql` say. The last one is about all of them."""
+    if not rows:
+        return Leased([], {})
+    at, took, quiet = rows.pop()[10:]
+    leases = [
+        Lease(
+            Receipt(id, token),
+            body,
+            NO_HEADERS if headers is None else _headers(headers),
+            _FIRST if counters is None else _counters(counters),
+            sent_at,
+            at,
+            key,
+            reports_to,
+        )
+        for id, token, body, headers, sent_at, counters, key, reports_to, _, _, _, _, _ in rows
+    ]
+    # By priority, then by time: as a rule all have one priority, and the last row says it all.
+    alike = bool(rows) and rows[0][8] == rows[-1][8]
+    lasts = {row[8]: row[9] for row in (rows[-1:] if alike else rows)}
+    return Leased(leases, lasts, at, took or 0.0, quiet or 0.0)
 
 
 def throttle_columns(throttle: Throttle) -> list[float | None]:
@@ -179,7 +205,7 @@ def stored(row: TupleRow) -> Stored:
         body=body,
         headers=_headers(headers),
         priority=priority,
-        counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
+        counters=_counters(counts),
         sent_at=sent_at,
         due_at=due_at,
         holder=holder,
@@ -234,9 +260,16 @@ def _headers(packed: bytes | None) -> Mapping[str, str]:
         return NO_HEADERS
 
 
-def _is_simple(settlements: Sequence[Settlement]) -> bool:
+def _counters(counts: Sequence[int]) -> Counters:
+    return Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True)))
+
+
+def _only_delete(settlements: Sequence[Settlement]) -> bool:
     """Whether nothing is to be sent, and nothing to be kept or reported but the note."""
-    return not any(one.then or one.result or one.keep for one in settlements)
+    for one in settlements:
+        if one.then or one.result or one.keep or not isinstance(one.disposition, Delete):
+            return False
+    return True
 
 
 def _if_any(values: list[T | None]) -> list[T | None] | None:

@@ -12,8 +12,9 @@
 -- per_key   messages of one key that may be held at once; null is any number
 -- times, per, key_times, key_per   the rate of the queue and that of each key: deliveries in so many
 --           seconds; null is any number
--- returns   the messages; and with each, `took`: the seconds that it took to find the first of them. If the
---           rate of the queue allows no more, a last row without an id: `took` is the seconds until then
+-- returns   the messages, in order; `counters` is null if this is the first delivery and nothing else was counted.
+--           If there are any, or the rate of the queue allows no more, a last row without an id is about all of
+--           them: when they were leased, the seconds that the first look took, and for how long to be quiet
 -- locks     with a rate of the queue, an advisory lock: calls take turns. Beside that it waits for nobody,
 --           but if all it finds is keys about which others decide: then once, for one of them, while it
 --           decides about none itself
@@ -27,10 +28,9 @@ create or replace function lease(
   per_key integer default 1, times bigint default null, per double precision default null,
   key_times bigint default null, key_per double precision default null
 ) returns table (
-  id text, token bigint, deliveries integer, errors integer, timeouts integer, stalls integer,
-  releases integer, unknowns integer, sent_at double precision, headers bytea, body bytea,
-  leased_at double precision, key text, reports_to text,
-  priority smallint, due double precision, took double precision
+  id text, token bigint, body bytea, headers bytea, sent_at double precision, counters integer[],
+  key text, reports_to text, priority smallint, due double precision,
+  leased_at double precision, took double precision, quiet double precision
 )
 language plpgsql set search_path from current set lock_timeout = '3s'
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -46,6 +46,7 @@ declare
   keyed  bigint;
   more   boolean;
   chosen tid[];
+  heeded tid[]; -- whose successors are merged
   aside  text[];
   passed text[] := '{}'; -- keys whose messages are left alone
   busy   text[] := '{}'; -- keys about which others decide
@@ -58,11 +59,24 @@ declare
   dues   timestamptz[];
   again  timestamptz;
   i      integer;
+  halted boolean; -- the queue is paused
+  over   boolean; -- some leases ran out; null is no
+  noted  boolean; -- keys were let go
+  heirs  boolean; -- some messages have successors
+  others boolean; -- somebody waits for messages
 begin
   if channel is not null then
     delete from idle i where i.queue = lease.queue and i.channel = lease.channel;
   end if;
-  if exists (select from paused p where p.queue = lease.queue) then
+  select exists (select from paused p where p.queue = lease.queue),
+         (select true from message m where m.queue = lease.queue and m.leased and m.leased_until <= now
+            and m.leased_until > coalesce(now - make_interval(secs => since), '-infinity')
+          order by m.leased_until limit 1),
+         exists (select from wake w where w.queue = lease.queue and w.at <= now),
+         exists (select from successor s where s.queue = lease.queue),
+         exists (select from idle i where i.queue = lease.queue)
+    into halted, over, noted, heirs, others;
+  if halted then
     return;
   end if;
   if times is not null then
@@ -73,21 +87,23 @@ begin
 
   -- Leases that ran out stand in the line again, at their old place. The token stays: their
   -- holders may still settle, until somebody takes the message over.
-  update message m set leased = false
-    where m.ctid = any (array(
-      select l.ctid from message l
-      where l.queue = lease.queue and l.leased and l.leased_until <= now
-        and l.leased_until > coalesce(now - make_interval(secs => since), '-infinity')
-      order by l.leased_until limit greatest(most, case when since is null then 100 else 1000 end)
-      for update skip locked
-    ));
+  if over then
+    update message m set leased = false
+      where m.ctid = any (array(
+        select l.ctid from message l
+        where l.queue = lease.queue and l.leased and l.leased_until <= now
+          and l.leased_until > coalesce(now - make_interval(secs => since), '-infinity')
+        order by l.leased_until limit greatest(most, case when since is null then 100 else 1000 end)
+        for update skip locked
+      ));
+  end if;
 
   page := wanted;
   while wanted > 0 loop
     -- Keys that were let go: those who wait for them stand in the line again.
     more := false;
     busy := '{}';
-    if exists (select from wake w where w.queue = lease.queue and w.at <= now) then
+    if noted then
       select u.more, u.busy, had or u.had, u.ranks, u.dues into more, busy, had, ranks, dues
         from unpark(lease.queue, now, wanted, per_key, key_times, key_per) u;
       for i in 1 .. coalesce(cardinality(ranks), 0) loop
@@ -124,13 +140,12 @@ begin
 
     -- One that is taken over has its successor merged first, and may then be due later.
     merged := '{}';
-    if exists (select from successor s where s.queue = lease.queue) then
-      select coalesce(array_agg(m.id), '{}'), array_agg(m.key),
-             array(select unnest(chosen) except select unnest(array_agg(m.ctid)))
-        into merged, keys, chosen
+    if heirs then
+      select coalesce(array_agg(m.id), '{}'), array_agg(m.key), array_agg(m.ctid) into merged, keys, heeded
         from message m join successor s using (queue, id)
         where m.ctid = any (chosen) and m.token is not null;
       if merged <> '{}' then
+        chosen := array(select c.place from unnest(chosen) as c (place) where c.place <> all (heeded));
         update message m set
           token = null, stalls = m.stalls + 1, leased_at = null, remark = null,
           history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
@@ -144,24 +159,23 @@ begin
       now := clock_timestamp();
       had := true;
       passed := '{}';
+      noted := exists (select from wake w where w.queue = lease.queue and w.at <= now);
       continue;
     end if;
     if keyed = 0 and taken = '{}' and merged = '{}' and not (more and cardinality(chosen) < wanted) then -- as a rule
       return query
-        with t as (
-          update message m set
-            leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
-            token = nextval('token'), deliveries = m.deliveries + 1,
-            stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
-            history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
-          where m.ctid = any (chosen)
-          returning m.*
-        )
-        select t.id, t.token, t.deliveries, t.errors, t.timeouts, t.stalls, t.releases, t.unknowns,
-               date_part('epoch', t.sent_at), t.headers, t.body, date_part('epoch', now), t.key, t.reports_to,
-               t.priority, date_part('epoch', t.due), date_part('epoch', looked - began)
-        from t
-        order by -t.priority, t.due, t.number;
+        update message m set
+          leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
+          token = nextval('token'), deliveries = m.deliveries + 1,
+          stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
+          history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
+        from unnest(chosen) as c (place)
+        where m.ctid = c.place -- one after the other, as they were chosen: there is no other way to join them
+        returning m.id, m.token, m.body, m.headers, date_part('epoch', m.sent_at),
+                  case when (m.deliveries - 1 | m.errors | m.timeouts | m.stalls | m.releases | m.unknowns) <> 0
+                  then array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] end,
+                  m.key, m.reports_to, m.priority, date_part('epoch', m.due),
+                  null::double precision, null::double precision, null::double precision;
       total := cardinality(chosen);
       exit;
     else
@@ -182,13 +196,16 @@ begin
       exit when cardinality(places) < page and not more and merged = '{}'
         or clock_timestamp() > now + make_interval(secs => coalesce(patience, 4) / 4); -- the next call goes on
       page := least(greatest(wanted, 2 * (cardinality(places) - cardinality(chosen))), 5000);
+      noted := exists (select from wake w where w.queue = lease.queue and w.at <= now);
     end if;
   end loop;
   if taken <> '{}' then
     return query
-      select m.id, m.token, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
-             date_part('epoch', m.sent_at), m.headers, m.body, date_part('epoch', now), m.key, m.reports_to,
-             m.priority, date_part('epoch', m.due), date_part('epoch', looked - began)
+      select m.id, m.token, m.body, m.headers, date_part('epoch', m.sent_at),
+             case when (m.deliveries - 1 | m.errors | m.timeouts | m.stalls | m.releases | m.unknowns) <> 0
+             then array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] end,
+             m.key, m.reports_to, m.priority, date_part('epoch', m.due),
+             null::double precision, null::double precision, null::double precision
       from unnest(taken) as t (id), lateral (
         select * from message m where m.queue = lease.queue and m.id = t.id offset 0
       ) m
@@ -204,12 +221,14 @@ begin
       perform delivered(lease.queue, '', now, total, per);
       select r.again into again from room(lease.queue, '', now, times, per) r;
     end if;
-    if again is not null then
-      took := date_part('epoch', again - clock_timestamp());
-      return next;
-    end if;
   end if;
-  if total = most then
+  if total > 0 or again is not null then
+    leased_at := date_part('epoch', now);
+    took := date_part('epoch', looked - began);
+    quiet := date_part('epoch', again - clock_timestamp());
+    return next;
+  end if;
+  if total = most and others then
     perform ring(lease.queue, 1); -- there may be more: pass the wake-up on
   end if;
 end $$;

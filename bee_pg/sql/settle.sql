@@ -29,12 +29,30 @@ declare
   keys     text[];   -- of all of them
   ends     ending[]; -- of those that report to somebody, or are to be kept
   rings    bigint := 0;
+  tied     bigint;   -- have a key, or report to somebody
+  reports  boolean;  -- somebody has been told something
+  heirs    boolean;  -- some messages have successors
 begin
-  -- 1. check
-  select h.held, h.places into held, places from hold(settle.queue, ids, tokens) h;
+  -- 1. check, as `hold` does
+  select coalesce(array_agg(r.n), '{}'), coalesce(array_agg(m.ctid), '{}'), count(m.key) + count(m.reports_to)
+    into held, places, tied
+    from (
+      select * from unnest(ids, tokens) with ordinality as u (id, token, n)
+      order by u.id collate "C"
+    ) r,
+    lateral (
+      select m.ctid, m.key, m.reports_to from message m
+      where m.queue = settle.queue and m.id = r.id and m.token = r.token
+      for update
+    ) m;
+  select exists (select from report r where r.queue = settle.queue),
+         exists (select from successor s where s.queue = settle.queue)
+    into reports, heirs;
 
   -- 2. count, 3. dispose
-  if added is null then
+  if added is null and tied = 0 and not reports and not heirs then -- as a rule: nobody has to know
+    delete from message m where m.ctid = any (places);
+  elsif added is null then
     with gone as (
       delete from message m where m.ctid = any (places)
       returning m.id, m.key, m.reports_to, m.reason, m.detail
@@ -97,12 +115,12 @@ begin
             from gone g where g.reports_to is not null or g.keep > 0)
       into ended, returned, keys, ends;
   end if;
-  if exists (select from report r where r.queue = settle.queue) then
+  if reports then
     perform forget(settle.queue, ended);
   end if;
 
   -- 4. succeed; let go of keys, keep results, report
-  if exists (select from successor s where s.queue = settle.queue) then
+  if heirs then
     rings := succeed(settle.queue, ended);
     perform merge(settle.queue, returned);
   end if;
@@ -139,9 +157,15 @@ begin
   end if;
 
   -- 6. ring
-  perform ring(settle.queue, rings + cardinality(returned));
+  rings := rings + cardinality(returned);
+  if rings > 0 then
+    perform ring(settle.queue, rings);
+  end if;
   if random() < 0.02 then
     perform fold();
+  end if;
+  if cardinality(held) = cardinality(ids) then
+    return '{}';
   end if;
   return array(select n from generate_subscripts(ids, 1) n where n <> all (held));
 end $$;

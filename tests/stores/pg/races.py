@@ -114,7 +114,8 @@ async def _act(
         taken: list[int] = []
         if verb == "lease":
             found = await connection.execute(
-                "select token from bee.lease(%s, %s, 60, 'other')", [QUEUE, len(receipts)]
+                "select token from bee.lease(%s, %s, 60, 'other') where id is not null",
+                [QUEUE, len(receipts)],
             )
             taken = [int(str(row[0])) for row in await found.fetchall()]
         elif verb == "update":

@@ -45,7 +45,7 @@ def cost(url: str, call: str, *arguments: object) -> tuple[int, Any]:
 
 async def test_a_lease_does_not_read_what_is_not_due(url: str, crowded: PgBroker) -> None:
     buffers, plan = cost(url, "lease(%s, 10, 60, 'w')", QUEUE)
-    assert 10 == plan["Actual Rows"]
+    assert 10 + 1 == plan["Actual Rows"]  # the last row is about all of them
     assert buffers < 1500, buffers  # 300,000 rows would be thousands more
 
     leases = await lease(crowded, 100)
