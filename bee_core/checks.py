@@ -70,9 +70,9 @@ def check_whole(value: int, name: str, *, least: int) -> int:
 
 def check_draft(draft: Draft) -> Draft:
     """The draft, or an InvalidInput that says what is wrong with it."""
-    check_id(draft.id)
-    is_plain = type(draft.delay) is float and draft.delay == 0.0
-    if not is_plain and seconds(draft.delay, "delay") != draft.delay:
+    check_text(draft.id, "job id")
+    delay = draft.delay
+    if (type(delay) is not float or delay != 0.0) and seconds(delay, "delay") != delay:
         raise InvalidOption("delay must be seconds in a Draft, not a timedelta")
     if type(draft.priority) is not int or draft.priority not in PRIORITIES:
         raise InvalidOption(

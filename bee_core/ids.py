@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
+
+_AT_ONCE = struct.Struct("256Q")
 
 
 def new_id() -> str:
-    """A fresh UUIDv7: unique, and in the order of creation to the millisecond."""
+    """A fresh UUIDv7: unique, and greater than the one made before it in this thread.
+
+    The time is that of RFC 9562's third method, to the 4096th part of a millisecond. A store that
+    is sent many in their order has nothing to sort.
+    """
+    global _last
     try:
         random = _randomness.pop()
     except IndexError:
-        _randomness.extend(os.urandom(10 * 256).hex(" ", 10).split())
+        _randomness.extend(number >> 2 | 1 << 63 for number in _AT_ONCE.unpack(os.urandom(2048)))
         random = _randomness.pop()
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
-    variant = "89ab"[int(random[3], 16) & 3]
-    return f"{stamp[:8]}-{stamp[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
+    stamp = (time.time_ns() << 12) // 1_000_000
+    if stamp <= _last:
+        stamp = _last + 1
+    _last = stamp
+    digits = f"{stamp << 64 | random:031x}"
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[12:15]}-{digits[15:19]}-{digits[19:]}"
 
 
-_randomness: list[str] = []  # asking the kernel for each id would take longer than all the rest
+_last = 0
+_randomness: list[int] = []  # asking the kernel for each id would take longer than all the rest
 if hasattr(os, "register_at_fork"):  # else nothing forks
     os.register_at_fork(after_in_child=_randomness.clear)

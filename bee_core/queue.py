@@ -125,7 +125,7 @@ class Queue(Generic[J]):
 
         Each batch of up to 1000 jobs or 1 MiB is stored whole or not at all.
         """
-        drafts = (job if isinstance(job, Draft) else self.draft(job) for job in jobs)
+        drafts = (job if isinstance(job, Draft) else self._plain(job) for job in jobs)
         return await send_in_turn(drafts, self._send)
 
     def draft(
@@ -143,11 +143,6 @@ class Queue(Generic[J]):
     ) -> Draft:
         """The message that `send` would send. Takes the same options; does no I/O."""
         body = self._encode(job)
-        if len(body) > self.max_bytes:
-            raise PayloadTooLarge(
-                f"a {type(job).__name__} of {len(body)} bytes; queue {self.name!r} takes at most "
-                f"{self.max_bytes} (max_bytes=...). Send a reference to the data instead."
-            )
         wait = seconds(delay, "delay") if at is None else _until(at, delay)
         if policy is not None or headers is not NO_HEADERS:
             headers = _headers(headers, policy)
@@ -255,13 +250,23 @@ class Queue(Generic[J]):
             return False
         return predicate(job)
 
+    def _plain(self, job: J) -> Draft:
+        """What `draft` makes of a job without options. The broker checks it, as every other."""
+        return Draft(new_id(), self._encode(job))
+
     def _encode(self, job: J) -> bytes:
         try:
-            return self.codec.encode(job)
+            body = self.codec.encode(job)
         except InvalidPayload:
             raise
         except Exception as error:  # a codec of the user's own
             raise InvalidPayload(f"the codec refused a {type(job).__name__}: {error!r}") from error
+        if len(body) > self.max_bytes:
+            raise PayloadTooLarge(
+                f"a {type(job).__name__} of {len(body)} bytes; queue {self.name!r} takes at most "
+                f"{self.max_bytes} (max_bytes=...). Send a reference to the data instead."
+            )
+        return body
 
     def decode(self, id: str, body: bytes) -> J:
         """The job in a message; the only exception is DecodeError, naming the message."""

@@ -59,13 +59,14 @@ def numbers(values: Sequence[int | None]) -> Numbers:
     return Numbers(_pack("int8", len(values), map(_NUMBER.pack, repeat(8), values)))
 
 
-def _elements(values: Sequence[bytes | None]) -> Iterable[bytes]:
+def _elements(values: Sequence[bytes | None]) -> list[bytes]:
+    found: list[bytes] = []
     for value in values:
         if value is None:
-            yield _NULL
+            found.append(_NULL)
         else:
-            yield _SIZE.pack(len(value))
-            yield value
+            found += (_SIZE.pack(len(value)), value)
+    return found
 
 
 def _pack(kind: str, count: int, elements: Iterable[bytes]) -> bytes:

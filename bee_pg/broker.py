@@ -30,7 +30,14 @@ from bee_core.checks import (
 )
 from bee_core.disposition import Archive, Reschedule, Terminal
 from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption, part_done
+from bee_core.errors import (
+    BrokerUnavailable,
+    IdTaken,
+    InvalidName,
+    InvalidOption,
+    OutcomeUnknown,
+    part_done,
+)
 from bee_core.message import (
     THROTTLE,
     Draft,
@@ -259,10 +266,14 @@ class PgBroker(PgInspector, Store):
         if not timeout:
             return
         waiting = self._waiting(queue)
-        if self._notify and await self._ears().hears():
-            await waiting.listen(self._ears(), timeout)
-        else:
-            await waiting.poll(timeout)
+        try:
+            if self._notify and await self._ears().hears():
+                await waiting.listen(self._ears(), timeout)
+            else:
+                await waiting.poll(timeout)
+        except (BrokerUnavailable, OutcomeUnknown):
+            self._check_usable()  # closed meanwhile: that has cut it off, and nothing is in doubt
+            raise
 
     # What one broker knows of each queue.
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from bisect import insort
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
@@ -33,6 +35,8 @@ _MUCH = 4096
 class Connection(AsyncConnection[TupleRow]):
     """A connection that ends when one who waits for it is cancelled."""
 
+    number: int = 0
+    """Its place among those of its pool, by age."""
     _last: AsyncCursor[TupleRow] | None = None
 
     async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
@@ -63,7 +67,9 @@ class Pool:
         self._schema = schema
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
+        """The oldest first. It is the first to be used: it has planned what is asked for most."""
         self._busy: set[Connection] = set()
+        self._numbers = count()
         self._closed = False
         self.wraps = False
         """Whether each call needs BEGIN and COMMIT, to be READ COMMITTED."""
@@ -134,13 +140,14 @@ class Pool:
             await self._wait_for_place(until)
         try:
             while self._idle:
-                connection = self._idle.pop()
+                connection = self._idle.pop(0)
                 if is_sound(connection):
                     break
                 await connection.close()
             else:
                 self._check_open()
                 connection = await connect(self._parameters, until)
+                connection.number = next(self._numbers)
             if self._closed:  # while it was being made
                 await connection.close()
             self._check_open()
@@ -163,7 +170,7 @@ class Pool:
         if self._closed or not is_idle(connection):
             await connection.close()
         else:
-            self._idle.append(connection)
+            insort(self._idle, connection, key=_age)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -181,6 +188,10 @@ async def connect(parameters: Mapping[str, Any], until: float) -> Connection:
         raise cannot_connect(error) from error
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     return connection
+
+
+def _age(connection: Connection) -> int:
+    return connection.number
 
 
 def is_idle(connection: Connection) -> bool:

@@ -1,8 +1,9 @@
 -- The tables. One row of `message` is all there is to know about a live message; whether it waits,
 -- is delayed or is leased follows from its times, so nothing has to notice when one of them passes.
 
--- Numbers of messages, in the order of their arrival, and tokens of leases: they only grow.
-create sequence number;
+-- Numbers of messages, in the order of their arrival, and tokens of leases: they only grow. A batch that is
+-- sent takes one number from the sequence, and counts on from it: see deliver.sql.
+create sequence number increment by 1000;
 create sequence token;
 
 -- A lease that has ended, and not by deleting its message.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from bee_core.checks import check_id
 from bee_core.ids import new_id
@@ -31,13 +35,32 @@ def test_a_hundred_thousand_ids_are_all_different() -> None:
     assert 100_000 == len({new_id() for _ in range(100_000)})
 
 
-def test_ids_sort_by_the_millisecond_in_which_they_were_made() -> None:
+def test_each_id_sorts_behind_the_one_made_before_it() -> None:
     ids = [new_id() for _ in range(20_000)]
 
-    stamps = [id[:13] for id in ids]
+    assert sorted(ids) == ids
+    assert len({id[:13] for id in ids}) > 1
 
-    assert sorted(stamps) == stamps
-    assert len(set(stamps)) > 1
+
+def test_ids_sort_even_if_the_clock_stands_still_or_goes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.time_ns()
+    clock = itertools.chain([now] * 5000, itertools.repeat(now - 10_000_000))
+    monkeypatch.setattr(time, "time_ns", clock.__next__)
+
+    ids = [new_id() for _ in range(10_000)]
+
+    assert sorted(ids) == ids
+    assert 10_000 == len(set(ids))
+
+
+def test_ids_made_in_two_threads_at_once_are_all_different() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = pool.map(lambda _: [new_id() for _ in range(10_000)], range(4))
+        ids = list(itertools.chain.from_iterable(made))
+
+    assert 40_000 == len(set(ids))
 
 
 def test_ids_of_later_milliseconds_sort_after_all_of_the_earlier_ones() -> None:

@@ -359,6 +359,21 @@ async def test_who_waits_when_a_broker_is_closed_is_sent_away(url: str) -> None:
         await becomes(lambda: connected(url) == 0, "its connection is still there")
 
 
+async def test_who_is_about_to_wait_when_a_broker_is_closed_is_sent_away_too(url: str) -> None:
+    """His statement is under way, and is cut off: it changes nothing that anybody misses."""
+    async with brokers(url, 1) as (broker,):
+        await broker.wait(QUEUE, timeout=0.01)
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("lock table bee.message")  # and so its last look waits
+            waiting = asyncio.create_task(broker.wait(QUEUE, timeout=60))
+            await becomes(lambda: bool(broker._pool._busy), "it does not look")
+
+            await broker.aclose()
+
+            with pytest.raises(BrokerClosed):
+                await asyncio.wait_for(waiting, 5)
+
+
 async def test_a_successor_and_an_update_wake_who_waits(url: str) -> None:
     async with brokers(url, 2) as (sender, waiter):
         await send(sender, "a", delay=3600)
