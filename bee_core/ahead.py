@@ -1,4 +1,4 @@
-"""Leasing a little ahead: how much more to ask for than there are free slots.
+"""Leasing a little ahead: how much more to ask for than there are slots, and what waits for one.
 
 While the answer to a lease is on its way, jobs end and their slots stand empty. So a worker asks
 for as many more as will have ended by then, judged by how fast jobs end and how long a lease takes.
@@ -7,7 +7,16 @@ Where jobs take long that is none at all.
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from collections.abc import Callable
+
+from bee_core.attempt import Attempt
+from bee_core.clock import Clock
 from bee_core.fetcher import BATCH
+from bee_core.message import Counters
+from bee_core.strategy import Rules
+from bee_core.verdict import is_poisoned
 
 PATIENCE = 0.5
 """Seconds that a message may wait for its slot; jobs take longer than they did, and others may
@@ -40,3 +49,44 @@ class Pace:
         if now - self._at > _STALE:
             rate = min(rate, (ended - self._ended) / (now - self._at))
         return min(int(_LEASES * rate * self._took), BATCH)
+
+
+_ONE_STALL = Counters(stalls=1)
+
+
+def is_frail(rules: Rules) -> bool:
+    """Whether one stall ends a job: then none is leased before it can run."""
+    return is_poisoned(rules, _ONE_STALL)
+
+
+class Early:
+    """What was leased and waits for a slot. `give_back` gives one back, and says why."""
+
+    def __init__(self, clock: Clock, give_back: Callable[[Attempt, str], None]) -> None:
+        self.line: deque[Attempt] = deque()
+        """In the order in which they start."""
+        self._clock = clock
+        self._give_back = give_back
+        self._more = clock.alarm()
+
+    def added(self) -> None:
+        """Some wait now."""
+        self._more.ring()
+
+    def give_back_frail(self) -> None:
+        """Those that must not wait here."""
+        for attempt in [one for one in self.line if is_frail(one.rules)]:
+            self.line.remove(attempt)
+            self._give_back(attempt, "no slot was free")
+
+    def give_back(self, why: str, before: float = math.inf) -> None:
+        """All that were leased before then."""
+        while self.line and self.line[0].started_at <= before:
+            self._give_back(self.line.popleft(), why)
+
+    async def watch(self) -> None:
+        """Give back what has waited for its slot for too long, for ever."""
+        while True:
+            self.give_back("no slot was free in time", self._clock.now() - PATIENCE)
+            first = self.line[0].started_at if self.line else math.inf
+            await self._more.wait(first + PATIENCE - self._clock.now())

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
+import msgspec
+
 from bee_core.delivery import WORKER_LOOP, Call, Delivery
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.duration import seconds
@@ -69,77 +71,65 @@ class Means(NamedTuple):
     """Hears of a thread that runs on after its cancellation."""
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A lease that is being run, or has been run and is not yet settled."""
 
-    __slots__ = (
-        "call",
-        "cancels",
-        "check_at",
-        "deadline",
-        "delivery",
-        "ending",
-        "job",
-        "lease",
-        "leased_until",
-        "patience",
-        "remark",
-        "rules",
-        "running",
-        "started_at",
-        "tag",
-        "task",
-        "told",
-    )
+    lease: Lease
+    rules: Rules
+    tag: str
+    started_at: float
+    """When its handler was started, or when it was leased if it was not."""
+    leased_until: float
+    """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
+    job: Any = None
+    call: Call | None = None
+    deadline: float = math.inf
+    """When it will be stopped, by the same clock."""
+    told: str | None = None
+    """What the broker knows of its progress."""
+    remark: str | None = None
+    """What was noticed about it and the broker does not know yet."""
+    delivery: Delivery[Any] | None = None
+    """If its handler asks for one."""
+    task: asyncio.Task[Any] | None = None
+    """While it runs and counts."""
+    running: bool = False
+    """Whether the handler still runs and still counts."""
+    ending: Ending | None = None
+    """Why it was told to stop."""
+    cancels: int = 0
+    patience: float = 0.0
+    """How long to wait after each time it was told."""
+    check_at: float = math.inf
+    """When the worker must next look after it."""
 
-    def __init__(
-        self, lease: Lease, rules: Rules, tag: str, leased_at: float, leased_until: float
-    ) -> None:
-        self.lease = lease
-        self.rules = rules
-        self.tag = tag
-        self.started_at = leased_at
-        """When its handler was started, or when it was leased if it was not."""
-        self.leased_until = leased_until
-        """When the lease runs out for certain, by the worker's clock; moved on by heartbeats."""
-        self.deadline = math.inf
-        """When it will be stopped, by the same clock."""
-        self.told: str | None = None
-        """What the broker knows of its progress."""
-        self.remark: str | None = None
-        """What was noticed about it and the broker does not know yet."""
-        self.job: Any = None
-        self.call: Call | None = None
-        self.delivery: Delivery[Any] | None = None
-        """If its handler asks for one."""
-        self.task: asyncio.Task[None] | None = None
-        self.running = False
-        """Whether the handler still runs and still counts."""
-        self.ending: Ending | None = None
-        """Why it was told to stop."""
-        self.cancels = 0
-        self.patience = 0.0
-        """How long to wait after each time it was told."""
-        self.check_at = math.inf
-        """When the worker must next look after it."""
+    def __repr__(self) -> str:
+        return f"<Attempt {self.lease.receipt}>"
 
-    async def run(self, means: Means) -> Outcome:
-        """Call the handler."""
+    async def run(
+        self, means: Means, ended: Callable[[Attempt, Outcome], None] = lambda *_: None
+    ) -> Outcome:
+        """Call the handler; tell how it ended, and return that."""
         call, owner = self.call, this_process()
         assert call is not None
         HANDLED.set((means.queue, self.lease))  # in this task's own context
         try:
             if call.kind == "async":
-                result = await call.function(*self._arguments(call))
+                if call.takes_delivery:
+                    result = await call.function(self.job, self.delivery)
+                else:
+                    result = await call.function(self.job)
             elif call.kind == "thread":
                 result = await self._in_thread(call, means)
             else:
                 result = await means.processes.run(call.function, self.job)
             end_if_forked(owner)
-            return outcome_of_result(result)
+            outcome = outcome_of_result(result)
         except BaseException as error:
             end_if_forked(owner, error)
-            return outcome_of_error(error)
+            outcome = outcome_of_error(error)
+        ended(self, outcome)
+        return outcome
 
     @property
     def where(self) -> str:

@@ -38,7 +38,7 @@ class Codec(Protocol[J]):
         ...
 
 
-class _Envelope(msgspec.Struct, Generic[J]):
+class _Envelope(msgspec.Struct, Generic[J], gc=False):
     v: int
     job: J
 

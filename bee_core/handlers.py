@@ -135,12 +135,13 @@ class Handlers(Generic[J]):
         kind = type(job)
         if self._known_policy is not self._queue.policy:
             self._known, self._known_policy = {}, self._queue.policy
-        if not headers and kind in self._known:
-            return job, *self._known[kind]
-        found = self._find(kind, lease)
-        if not headers:
-            self._known[kind] = found
-        return job, *found
+        found = None if headers else self._known.get(kind)
+        if found is None:
+            found = self._find(kind, lease)
+            if not headers:
+                self._known[kind] = found
+        tag, rules, call = found
+        return job, tag, rules, call
 
     def _find(self, kind: type, lease: Lease) -> tuple[str, Rules, Call]:
         """Tag, rules and handler of a job of this class that was sent so."""

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bee_core.ahead import PATIENCE, Pace
+from bee_core.ahead import Early, Pace, is_frail
 from bee_core.attempt import Attempt, LostLease
 from bee_core.auto import Auto, first_and_most
 from bee_core.clock import Clock
 from bee_core.delivery import Delivery
 from bee_core.errors import DecodeError, UnknownJob
+from bee_core.events import Observer
 from bee_core.fetcher import BATCH
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
-from bee_core.message import ZERO, Counters, Lease, Settlement
+from bee_core.message import ZERO, Counters, Lease
 from bee_core.outcome import (
     Failed,
     Interrupted,
@@ -45,7 +45,6 @@ from bee_core.ticks import COME_TO, Due
 from bee_core.trouble import Trouble
 from bee_core.verdict import give_back, is_poisoned, settlement_for
 
-_ONE_STALL = Counters(stalls=1)
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
 
@@ -57,7 +56,7 @@ class Held:
     `is_cancelled` says whether somebody has cancelled the worker as a whole. `on_room` hears that a
     job has ended, or that a message is no longer held; `on_tick` of each tick of a schedule that is
     settled and how long that took; `on_stuck` of a handler that does not stop; and `on_failure` of
-    the death of the heartbeat.
+    what must not be: the death of the heartbeat, a job whose end cannot be seen to.
     """
 
     def __init__(
@@ -89,15 +88,15 @@ class Held:
         self._report = report
         self._is_cancelled = is_cancelled
         self._on_room = on_room
+        self._on_failure = on_failure
         self._on_tick = on_tick
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
-        self._early: deque[Attempt] = deque()  # those of them that wait for a slot, in order
-        self._overdue = clock.alarm()
+        self._early = Early(clock, self._give_back)  # those of them that wait for a slot
         self._pace = Pace() if ahead else None
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
         self._frail = False  # whether one stall ends a job here: none is leased before it can run
-        self._starting = self._stopping = self._dropped = False
+        self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
         self._started = 0  # jobs, that is: a tick of a schedule is none
@@ -140,25 +139,28 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
-        free = self.slots.free - len(self._early)
+        free = self.slots.free - len(self._early.line)
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - len(self._attempts))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
-        return self._started, len(self._early)
+        return self._started, len(self._early.line)
 
     def take(self, leases: Sequence[Lease], asked_at: float) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
-        now = self._clock.now()
+        now, until = self._clock.now(), asked_at + self._lease
         if self._pace is not None:
             self._pace.leased(asked_at, now, self._ended)
         for lease in leases:
-            self._take(lease, asked_at + self._lease, now)
+            self._take(lease, until, now)
+        self._start_early()
+        if self._frail:
+            self._early.give_back_frail()
+        if self._early.line:
+            self._early.added()
         self.heartbeat.poke()
-        if self._early:
-            self._overdue.ring()
 
     def _take(self, lease: Lease, until: float, now: float) -> None:
         try:
@@ -167,39 +169,37 @@ class Held:
             problem = error.told  # it is kept with the message: which one is known
             outcome = Unknown(problem) if isinstance(error, UnknownJob) else Malformed(problem)
             attempt = Attempt(lease, resolve(self._queue.policy), "?", now, until)
+            self._attempts[lease.receipt.token] = attempt
             self._settle(attempt, outcome, tally(outcome))
             return
-        attempt = Attempt(lease, rules, tag, now, until)
         if rules is not self._rules:
             self._rules = rules
-            self._frail = self._frail or is_poisoned(rules, _ONE_STALL)
-        if self._stopping:
-            self._hand_over(attempt, Interrupted(), give_back(attempt, "its worker stops"))
-            return
-        if lease.counters.stalls and is_poisoned(rules, lease.counters):
-            self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
-            return
-        attempt.job, attempt.call = job, call
+            self._frail = self._frail or is_frail(rules)
+        attempt = Attempt(lease, rules, tag, now, until, job, call)
         self._attempts[lease.receipt.token] = attempt
-        if self.slots.free > 0 or call is COME_TO:  # a tick is over at once, and is to be on time
-            self._start(attempt, now)
-        elif self._frail and is_poisoned(rules, _ONE_STALL):
-            self._hand_over(attempt, Interrupted(), give_back(attempt, "no slot was free"))
+        if self._stopping:
+            self._give_back(attempt, "its worker stops")
+        elif lease.counters.stalls and is_poisoned(rules, lease.counters):
+            self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
+        elif call is COME_TO:  # a tick is over at once, and is to be on time: it needs no slot
+            self._start(attempt, now, self._report.who_hears_what_goes_well())
         else:
-            self._early.append(attempt)
+            self._early.line.append(attempt)
 
-    def _start(self, attempt: Attempt, now: float) -> None:
+    def _start(self, attempt: Attempt, now: float, heard: Sequence[Observer]) -> None:
         attempt.started_at = now
-        if attempt.call is not COME_TO:
+        call, timeout = attempt.call, attempt.rules.timeout
+        if call is not COME_TO:
             self._started += 1
-        if attempt.rules.timeout is not None:
-            attempt.deadline = now + attempt.rules.timeout
-        if attempt.call is not None and attempt.call.takes_delivery:
+        if timeout is not None:
+            attempt.deadline = now + timeout
+        if call is not None and call.takes_delivery:
             lease, deadline = attempt.lease, attempt.deadline
             attempt.delivery = Delivery(
                 lease, self._queue, self._clock, deadline, self.slots.processes, self.heartbeat.hear
             )
-        self._report.attempt_started(attempt)
+        if heard:
+            self._report.attempt_started(attempt, heard)
         self.slots.start(attempt)
 
     async def start(self, parts: Parts) -> None:
@@ -207,7 +207,7 @@ class Held:
         await self.heartbeat.start()
         parts.start("bee:settler", self.settler.run)
         parts.start("bee:watch", self.slots.watch)
-        parts.start("bee:ahead", self._return_overdue)  # slots may also become fewer meanwhile
+        parts.start("bee:ahead", self._early.watch)  # slots may also become fewer meanwhile
 
     def resize(self, size: int) -> None:
         """Run so many at once from now on."""
@@ -221,16 +221,15 @@ class Held:
         """
         self._stopping = True
         self._stop_at = min(self._stop_at, at)
-        self._return_early("its worker stops")
+        self._early.give_back("its worker stops")
         self._bell.ring()
 
     async def drain(self) -> None:
         """Let running jobs end; interrupt what is left when it is time to stop."""
-        running = self.slots.running
-        while (running or self._early) and self._clock.now() < self._stop_at:
+        while (self.slots.busy or self._early.line) and self._clock.now() < self._stop_at:
             await self._bell.wait(self._stop_at - self._clock.now())
         self.slots.interrupt()
-        while running:
+        while self.slots.busy:
             await self._bell.wait(math.inf)
 
     async def flush(self) -> None:
@@ -246,14 +245,29 @@ class Held:
     def drop(self) -> None:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
-        self._early.clear()
+        self._early.line.clear()
         self.slots.kill()
 
-    def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        """A handler has ended, or no longer counts."""
+    def _on_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
+        """Handlers have ended, or no longer count."""
         if self._dropped:
             return
-        self._ended += 1
+        self._ended += len(ends)
+        try:
+            for attempt, outcome in ends:
+                if attempt.ending is None and not isinstance(outcome, Failed):
+                    self._settle(attempt, outcome, tally(outcome))
+                else:
+                    self._end(attempt, outcome)
+        except Exception as error:  # none is to be held for ever because it cannot be settled
+            self._on_failure("the end of a job", error)
+        self._start_early()
+        self._on_room()
+        if not self.slots.running:
+            self._bell.ring()
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """How it did is not all that counts."""
         if isinstance(outcome, Failed) and self._is_ended_with_all(attempt, outcome.error):
             attempt.ending = Interrupted()
         counted = attempt.counted(outcome)
@@ -262,10 +276,6 @@ class Held:
             self._report.attempt_lost(attempt, None, certain=attempt.ending is LostLease.CERTAIN)
         else:
             self._settle(attempt, counted, tally(counted))
-        self._start_early()
-        self._on_room()
-        if not self.slots.running:
-            self._bell.ring()
 
     def _is_ended_with_all(self, attempt: Attempt, error: BaseException) -> bool:
         """Whether it was cancelled together with its worker: as a loop does that is closed."""
@@ -273,57 +283,41 @@ class Held:
         return cancelled and self._is_cancelled()
 
     def _settle(self, attempt: Attempt, outcome: Outcome, added: Counters) -> None:
-        """Decide what becomes of the message."""
+        """Decide what becomes of the message. It is held until the settler has done its work."""
         most = self._queue.max_bytes
         settlement = settlement_for(attempt, outcome, added, self._handlers, self._chance(), most)
-        self._hand_over(attempt, outcome, settlement)
-
-    def _hand_over(self, attempt: Attempt, outcome: Outcome, settlement: Settlement) -> None:
-        """Leave it to the settler. Until that has done its work the message is still held."""
-        self._attempts[attempt.lease.receipt.token] = attempt
         self.settler.put(Ended(attempt, outcome, settlement))
+
+    def _give_back(self, attempt: Attempt, why: str) -> None:
+        self.settler.put(Ended(attempt, Interrupted(), give_back(attempt, why)))
 
     def _forget(self, attempt: Attempt) -> None:
         self._attempts.pop(attempt.lease.receipt.token, None)
         self._on_room()
 
-    # Those that are early.
-
     def _start_early(self) -> None:
-        if self._starting:  # a task that is eager has ended within its start: that goes on with it
+        """As many as there are slots for."""
+        early, slots = self._early.line, self.slots
+        if not early:
             return
-        self._starting = True
-        try:
-            while self._early and self.slots.free > 0:
-                self._start(self._early.popleft(), self._clock.now())
-        finally:
-            self._starting = False
-
-    def _return_early(self, why: str, before: float = math.inf) -> None:
-        """Give back those that were leased before then."""
-        while self._early and self._early[0].started_at <= before:
-            attempt = self._early.popleft()
-            self._hand_over(attempt, Interrupted(), give_back(attempt, why))
-
-    async def _return_overdue(self) -> None:
-        """Give back what has waited for its slot for too long, for ever."""
-        while True:
-            self._return_early("no slot was free in time", self._clock.now() - PATIENCE)
-            first = self._early[0].started_at if self._early else math.inf
-            await self._overdue.wait(first + PATIENCE - self._clock.now())
+        now, heard = self._clock.now(), self._report.who_hears_what_goes_well()
+        while early and len(slots.running) < slots.size:
+            self._start(early.popleft(), now, heard)
 
     # What the parts say.
 
     def _on_settled(self, batch: Sequence[Ended]) -> None:
         self.settled += len(batch)
-        now = self._clock.now()
+        now, ticks = self._clock.now(), []
         for ended in batch:
             self._attempts.pop(ended.settlement.receipt.token, None)
+            if ended.attempt.delivery is not None and isinstance(ended.attempt.job, Due):
+                ticks.append(ended.attempt)
         self._on_room()
         self._report.attempts_settled(batch, now)
-        for ended in batch:
-            if isinstance(ended.attempt.job, Due):
-                self._on_tick(ended.attempt.job, now - ended.attempt.started_at)
+        for tick in ticks:
+            self._report.schedule_came(tick.job)
+            self._on_tick(tick.job, now - tick.started_at)
 
     def _on_settlement_lost(self, ended: Ended, certain: bool) -> None:
         self._forget(ended.attempt)
@@ -335,8 +329,8 @@ class Held:
 
     def _on_lost(self, attempts: Sequence[Attempt], how: LostLease) -> None:
         for attempt in attempts:
-            if attempt in self._early:
-                self._early.remove(attempt)
+            if attempt in self._early.line:
+                self._early.line.remove(attempt)
                 self._forget(attempt)
                 self._report.attempt_lost(attempt, None, certain=how is LostLease.CERTAIN)
             else:

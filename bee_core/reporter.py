@@ -50,22 +50,17 @@ class Reporter:
     def worker_stopped(self, settled: int, stuck: int) -> None:
         self._tell(WorkerStopped(self._queue, self._holder, settled, stuck))
 
-    def attempt_started(self, attempt: Attempt) -> None:
-        if heard := self._who_hears_what_goes_well():
-            receipt, number = attempt.lease.receipt, attempt_number(attempt.lease.counters)
-            id, token = receipt.id, receipt.token
-            tag, holder = attempt.tag, self._holder
-            announce(heard, AttemptStarted(self._queue, id, token, tag, number, holder))
+    def attempt_started(self, attempt: Attempt, heard: Sequence[Observer]) -> None:
+        receipt, number = attempt.lease.receipt, attempt_number(attempt.lease.counters)
+        id, token, tag = receipt.id, receipt.token, attempt.tag
+        announce(heard, AttemptStarted(self._queue, id, token, tag, number, self._holder))
 
     def attempts_settled(self, batch: Sequence[Ended], now: float) -> None:
-        well = self._who_hears_what_goes_well()
+        well = self.who_hears_what_goes_well()
         for ended in batch:
-            went_well = type(ended.outcome) is Succeeded and ended.settlement.note is None
-            heard = well if went_well else self._observers
-            if heard:
+            went_well = ended.settlement.note is None and type(ended.outcome) is Succeeded
+            if heard := well if went_well else self._observers:
                 self._attempt_settled(ended, now - ended.attempt.started_at, heard)
-            if isinstance(ended.attempt.job, Due):
-                self._schedule_missed(ended.attempt.job)
 
     def _attempt_settled(self, ended: Ended, duration: float, heard: Sequence[Observer]) -> None:
         lease, settlement = ended.attempt.lease, ended.settlement
@@ -87,11 +82,11 @@ class Reporter:
             id, token = lease.receipt.id, lease.receipt.token
             self._tell(ResultDropped(self._queue, id, token, ended.attempt.tag, note.detail))
 
-    def _who_hears_what_goes_well(self) -> Sequence[Observer]:
+    def who_hears_what_goes_well(self) -> Sequence[Observer]:
         """The log says nothing of it unless it is told to, so it need not be made for it."""
         return self._observers if log.isEnabledFor(logging.DEBUG) else self._others
 
-    def _schedule_missed(self, due: Due) -> None:
+    def schedule_came(self, due: Due) -> None:
         if due.lapse is not None:
             name, lapse = due.declared.schedule.name, due.lapse
             self._tell(ScheduleMissed(self._queue, name, lapse.first, lapse.late, due.sent))

@@ -26,7 +26,7 @@ _BATCH = 250
 _PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError, asyncio.CancelledError)
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
+class Ended(msgspec.Struct, frozen=True, eq=False, gc=False):
     """An attempt, how it ended, and what the broker is to be told."""
 
     attempt: Attempt
@@ -54,7 +54,7 @@ class Settler:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._waiting: deque[Ended] = deque()
-        self._under_way: dict[int, Ended] = {}  # by token
+        self._under_way: list[Ended] = []
         self._unsure: set[int] = set()
         self._more = asyncio.Event()
         self._done = asyncio.Event()
@@ -76,15 +76,15 @@ class Settler:
                 await self._more.wait()
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-                self._under_way = {ended.settlement.receipt.token: ended for ended in batch}
+                self._under_way = batch
                 try:
                     await self._settle(batch)
                 except BaseException:  # what has no answer yet is for whoever takes over
-                    self._unsure |= self._under_way.keys()
-                    self._waiting.extendleft(reversed(self._under_way.values()))
+                    self._unsure |= {ended.settlement.receipt.token for ended in self._under_way}
+                    self._waiting.extendleft(reversed(self._under_way))
                     raise
                 finally:
-                    self._under_way = {}
+                    self._under_way = []
 
     async def flush(self) -> None:
         """Return when everything put so far is settled."""
@@ -122,10 +122,11 @@ class Settler:
 
     def _answered(self, batch: Sequence[Ended]) -> AbstractSet[int]:
         """Of these nothing is under way any more. Return which had been asked about before."""
-        tokens = {ended.settlement.receipt.token for ended in batch}
-        for token in tokens:
-            self._under_way.pop(token, None)
-        unsure = self._unsure & tokens
+        whole = len(batch) == len(self._under_way)  # as a rule; else they went one by one
+        self._under_way = [] if whole else [one for one in self._under_way if one not in batch]
+        if not self._unsure:
+            return self._unsure
+        unsure = self._unsure & {ended.settlement.receipt.token for ended in batch}
         self._unsure -= unsure
         return unsure
 

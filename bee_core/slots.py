@@ -1,8 +1,8 @@
 """The attempts that run right now, and the one timer that watches over all of them.
 
-A job costs one task, in which also is done what follows from its end. Its deadline is an entry in
-a table that a single task looks through when the earliest one has come, so a job that ends in time
-never had a timer.
+A job costs one task. Its deadline is an entry in a table that a single task looks through when the
+earliest one has come, so a job that ends in time never had a timer. What follows from the end of
+jobs is done once for all that end in one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from bee_core.attempt import Attempt, Ending, Means
 from bee_core.clock import Clock
@@ -28,7 +29,10 @@ _TURN = 0.01
 
 
 class Slots:
-    """Runs up to `size` attempts at once and stops those that must stop."""
+    """Runs up to `size` attempts at once and stops those that must stop.
+
+    `on_ended` hears of all that have ended in one turn of the event loop, and how, in the next.
+    """
 
     def __init__(
         self,
@@ -38,7 +42,7 @@ class Slots:
         *,
         cancel_grace: float,
         tracing: Tracing | None = None,
-        on_ended: Callable[[Attempt, Outcome], None],
+        on_ended: Callable[[Sequence[tuple[Attempt, Outcome]]], None],
         on_stuck: Callable[[Attempt], None],
     ) -> None:
         self._name = name
@@ -58,6 +62,7 @@ class Slots:
         self._means = Means(name, self._threads, self.processes, self._abandoned)
         self.running: dict[int, Attempt] = {}
         """By token."""
+        self._left: list[tuple[Attempt, Outcome]] = []  # those that are to be told of
         self.stuck = 0
         """Handlers that were told to stop, did not, and run on without a slot."""
 
@@ -65,6 +70,11 @@ class Slots:
     def free(self) -> int:
         """How many more may be started."""
         return self.size - len(self.running)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any runs, or has ended a moment ago and is to be told of."""
+        return bool(self.running or self._left)
 
     def resize(self, size: int) -> None:
         """From now on run that many at once. Nothing that runs is stopped."""
@@ -82,9 +92,16 @@ class Slots:
         self.running[receipt.token] = attempt
         if len(self.running) > self._peak:
             self._peak = len(self.running)
+        work: Coroutine[Any, Any, object]
+        if self._tracing is None or attempt.call is COME_TO:
+            work = attempt.run(self._means, self._leave)
+        else:
+            work = self._run_traced(attempt, self._tracing)
         loop = asyncio.get_running_loop()
-        attempt.task = loop.create_task(self._run(attempt), name=self._prefix + receipt.id)
-        self._check_at(attempt, attempt.deadline)
+        attempt.task = loop.create_task(work, name=self._prefix + receipt.id)
+        attempt.check_at = attempt.deadline
+        if attempt.deadline < self._next_check:
+            self._look_at(attempt.deadline)
 
     def end(self, attempt: Attempt, ending: Ending, patience: float | None = None) -> None:
         """Tell a handler to stop, and why; after `patience` once more; after that, give it up."""
@@ -132,37 +149,30 @@ class Slots:
         await self.processes.aclose()
         self._threads.close()
 
-    async def _run(self, attempt: Attempt) -> None:
-        """An attempt to its end, and what follows from it."""
-        if self._tracing is None or attempt.call is COME_TO:
-            outcome = await attempt.run(self._means)
-        else:
-            outcome = await traced_run(
-                self._tracing,
-                self._name,
-                attempt.lease,
-                attempt.tag,
-                attempt_number(attempt.lease.counters),
-                partial(attempt.run, self._means),
-                attempt.counted,
-            )
-        if attempt.running:
-            self._leave(attempt, outcome)
-        else:  # it was given up before
-            self.stuck -= 1
+    async def _run_traced(self, attempt: Attempt, tracing: Tracing) -> None:
+        outcome = await traced_run(
+            tracing,
+            self._name,
+            attempt.lease,
+            attempt.tag,
+            attempt_number(attempt.lease.counters),
+            partial(attempt.run, self._means),
+            attempt.counted,
+        )
+        self._leave(attempt, outcome)
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
         attempt.cancels += 1
         attempt.task.cancel()
         asyncio.get_running_loop().call_soon(self._see_to_cancelled, attempt)
-        self._check_at(attempt, self._clock.now() + attempt.patience)
+        attempt.check_at = self._clock.now() + attempt.patience
+        if attempt.check_at < self._next_check:
+            self._look_at(attempt.check_at)
 
-    def _check_at(self, attempt: Attempt, when: float) -> None:
-        attempt.check_at = when
-        if when < self._next_check:
-            self._next_check = when
-            self._alarm.ring()
+    def _look_at(self, when: float) -> None:
+        self._next_check = when
+        self._alarm.ring()
 
     def _see_to_cancelled(self, attempt: Attempt) -> None:
         """A task that somebody has cancelled before it had begun says nothing of its end."""
@@ -170,11 +180,19 @@ class Slots:
             self._leave(attempt, Failed(asyncio.CancelledError()))
 
     def _leave(self, attempt: Attempt, outcome: Outcome) -> None:
-        attempt.running = False
+        if not attempt.running:  # it was given up before, and has ended now
+            self.stuck -= 1
+            return
+        attempt.running, attempt.task = False, None
         del self.running[attempt.lease.receipt.token]
-        # In the worker's own context, for the next one may be started there. In a copy: if tasks
-        # are eager, that one may come here, too, before this one has left.
-        self._context.copy().run(self._on_ended, attempt, outcome)
+        self._left.append((attempt, outcome))
+        if len(self._left) == 1:
+            # In the worker's own context: the next ones are started there.
+            asyncio.get_running_loop().call_soon(self._tell_left, context=self._context)
+
+    def _tell_left(self) -> None:
+        left, self._left = self._left, []
+        self._on_ended(left)
 
     def _give_up(self, attempt: Attempt) -> None:
         """It ignores its cancellation and runs on; its slot and its message do not wait."""

@@ -38,7 +38,7 @@ def settlement_for(
     follow_ups = () if delivery is None else delivery.follow_ups
     is_reported = keep is not None or lease.reports_to is not None
     if type(outcome) is Succeeded and type(disposition) is Delete and not is_reported:
-        return Settlement(lease.receipt, disposition, then=follow_ups)  # as a rule
+        return Settlement(lease.receipt, disposition, None, ZERO, follow_ups)  # as a rule
     note: Note | None = None
     if not isinstance(outcome, Succeeded) or not isinstance(disposition, Delete):
         note = note_of(outcome)  # or else nothing will be left that could carry it

@@ -12,7 +12,8 @@ STORES = {"redis": "Redis", "pg": "PostgreSQL"}
 NO_WORKERS = {"pg_pgmq"}
 """Clients of a queue that run no handlers: they are no measure for a worker."""
 FULL = 0.9
-"""A worker process that uses so much of a processor has its event loop as its limit."""
+"""A worker process that uses so much of a processor has its event loop as its limit; a worker and its
+server that together use so much of all processors have the machine."""
 
 
 class Goal(NamedTuple):
@@ -113,12 +114,31 @@ def _sleeps(results: Results) -> Iterator[Goal]:
             found = _over(
                 results.median(workload, name, "rate"), results.median(workload, name, "theory")
             )
-            busy = results.median(workload, name, "busy") or 0.0
             what = f"{STORES[store]}: {at_once:,} handlers that wait 5 ms, of what waiting allows"
-            full = busy >= FULL
-            limit = f"its event loop is the limit: {busy:.0%} of a processor" if full else ""
-            # What the processor does not allow was not aimed at.
-            yield Goal(what, found, 0.0 if full else 0.9, against=limit)
+            limit = _processor_limit(results, workload, name)
+            # What the processors do not allow was not aimed at.
+            yield Goal(what, found, 0.0 if limit else 0.9, against=limit)
+
+
+def _processor_limit(results: Results, workload: str, name: str) -> str:
+    """In words what was used up, if anything was."""
+    busy, serving = results.median(workload, name, "busy") or 0.0, served(results, workload, name)
+    if busy >= FULL:
+        return f"its event loop is the limit: {busy:.0%} of a processor"
+    if busy + serving >= FULL * results.machine.processors:
+        both = f"{busy:.2f} + {serving:.2f} of {results.machine.processors} processors"
+        return f"the machine is full, with worker and server: {both}"
+    return ""
+
+
+def served(results: Results, workload: str, name: str) -> float:
+    """How many processors its server used."""
+    each = zip(
+        results.values(workload, name, "rate"),
+        results.values(workload, name, "server"),
+        strict=False,  # a server's time may not have been taken
+    )
+    return statistics.median([rate * cost / 1e6 for rate, cost in each] or [0.0])
 
 
 def _steady(results: Results) -> Iterator[Goal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.goals import NO_WORKERS, STORES, goals
+from benchmarks.goals import NO_WORKERS, STORES, goals, served
 from benchmarks.results import Entry, Results
 
 
@@ -80,14 +80,18 @@ def costs(results: Results, store: str) -> list[str]:
 
 def waiting(results: Results, store: str) -> list[str]:
     """Handlers that wait 5 ms."""
-    head = ["", "100 at once /s", "processors", "1,000 at once /s", "processors"]
+    used = "processors, worker + server"
+    head = ["", "100 at once /s", used, "1,000 at once /s", used]
     rows = [
         [
             title(entry),
             *[
-                cell(results, f"sleep-{n}", entry.name, f)
-                for n in (100, 1000)
-                for f in ("rate", "busy")
+                text
+                for workload in ("sleep-100", "sleep-1000")
+                for text in (
+                    cell(results, workload, entry.name, "rate"),
+                    f"{cell(results, workload, entry.name, 'busy')} + {number(served(results, workload, entry.name))}",
+                )
             ],
         ]
         for entry in sorted(results.of_store(store), key=by(results, "sleep-1000", "rate"))

@@ -65,6 +65,16 @@ def test_waiting_handlers_may_be_slower_than_theory_only_if_the_loop_is_full(
     assert is_met == found(run, "Redis: 1,000 handlers").is_met
 
 
+@pytest.mark.parametrize(("server", "is_met"), [(500_000.0, False), (1_250_000.0, True)])
+def test_or_if_worker_and_server_have_used_up_the_machine(server: float, is_met: bool) -> None:
+    run = results(sample("sleep-1000", "redis_bee", rate=1.0, theory=2.0, busy=0.72, server=server))
+
+    goal = found(run, "Redis: 1,000 handlers")
+
+    assert is_met == goal.is_met
+    assert is_met == ("0.72 + 1.25 of 2 processors" in goal.against)
+
+
 def test_what_a_backlog_costs_is_compared_round_by_round() -> None:
     costs = [(10.0, 10.0), (30.0, 20.0), (42.0, 40.0)]
     run = results(

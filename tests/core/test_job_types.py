@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from dataclasses import dataclass
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Generic, TypeVar, Union
 
 import msgspec
 import pytest
@@ -14,6 +16,8 @@ import bee_core as bee
 from bee_memory import MemoryBroker
 from tests.core.shapes import Tree
 from tests.core.support import RecordingBroker, Resize, SendEmail, Stranger
+
+T = TypeVar("T")
 
 
 def test_two_classes_with_one_tag_are_refused_when_the_queue_is_declared() -> None:
@@ -204,3 +208,85 @@ async def test_whatever_a_codec_raises_at_encoding_is_an_invalid_payload() -> No
         await queue.send(SendEmail(to="x"))
 
     assert [] == broker.calls
+
+
+# What the garbage collector has to do with jobs.
+
+
+class Plain(msgspec.Struct):
+    """A struct that is no job."""
+
+    size: int = 0
+
+
+class Referable(msgspec.Struct, weakref=True):
+    """One that can be referred to weakly."""
+
+    size: int = 0
+
+
+class Open(msgspec.Struct, dict=True):
+    """One with a dict."""
+
+    size: int = 0
+
+
+class Mixin:
+    """Adds a method."""
+
+    def twice(self) -> str:
+        return 2 * self.__class__.__name__
+
+
+def test_jobs_are_none_of_the_garbage_collectors_business() -> None:
+    class Tags(bee.Job):
+        names: list[str]
+
+    class MoreTags(Tags):
+        others: list[str]
+
+    assert not gc.is_tracked(Tags(["a"]))
+    assert not gc.is_tracked(MoreTags(["a"], ["b"]))
+
+
+def test_a_job_class_may_ask_for_the_garbage_collector() -> None:
+    class Tags(bee.Job, gc=True):
+        names: list[str]
+
+    assert gc.is_tracked(Tags(["a"]))
+
+
+def test_a_job_may_be_referred_to_weakly() -> None:
+    class Tags(bee.Job, weakref=True):
+        names: list[str]
+
+    class MoreTags(Tags):
+        others: list[str]
+
+    tags = MoreTags(["a"], ["b"])
+
+    assert tags is weakref.ref(tags)()
+
+
+def test_a_job_may_have_a_dict() -> None:
+    class Tags(bee.Job, dict=True):
+        names: list[str]
+
+    assert {} == vars(Tags(["a"]))
+
+
+@pytest.mark.parametrize("other", [Plain, Referable, Open, Mixin])
+@pytest.mark.parametrize("job_first", [True, False])
+def test_a_job_class_may_derive_from_other_classes_too(other: type, job_first: bool) -> None:
+    bases = (bee.Job, other) if job_first else (other, bee.Job)
+
+    kind = type(bee.Job)("Both", bases, {"__annotations__": {"number": int}, "number": 0})
+
+    assert 3 == kind(number=3).number
+
+
+def test_a_job_class_may_be_generic() -> None:
+    class Holding(bee.Job, Generic[T]):
+        held: T
+
+    assert not gc.is_tracked(Holding([1]))
