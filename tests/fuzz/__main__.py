@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 import bee_core as bee
+from tests.evidence import record
 from tests.fuzz import decoding, working
 from tests.servers import PgServer, RedisServer, valkey_binary
 
@@ -34,15 +35,19 @@ def main() -> int:
     parser.add_argument("--decodes", type=int, default=1_000_000)
     parser.add_argument("--bodies", type=int, default=5_000, help="so many for each worker")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="for docs/explanation/evidence.md")
     options = parser.parse_args()
     outcome = decoding.run(options.decodes, seed=options.seed)
     figures = outcome.figures() | {"given to workers": 3 * options.bodies}
-    faults = outcome.faults + given_to_workers(options.bodies, options.seed)
     for name, value in figures.items():
-        print(f"{name:20} {value}")
+        print(f"{name:20} {value}", flush=True)
+    faults = outcome.faults + given_to_workers(options.bodies, options.seed)
     for fault in faults[:20]:
         print(f"FAULT: {fault}")
     print(f"{len(faults)} faults")
+    if options.record:
+        command = f"python -m tests.fuzz --decodes {options.decodes} --seed {options.seed}"
+        record("fuzz", command=command, figures=figures, faults=faults)
     return 1 if faults else 0
 
 

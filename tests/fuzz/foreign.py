@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import bee_core as bee
 from bee_core.broker import Store
 from bee_redis.keys import KINDS
+from tests.servers import RedisServer
 
 QUEUE = "q"
 VICTIM, GOOD = "victim", ("good-1", "good-2", "good-3")
-
-
-class Server(Protocol):
-    """What can be asked without bee."""
-
-    def ask(self, *command: object) -> Any: ...
 
 
 async def fill(broker: Store) -> None:
@@ -82,7 +79,7 @@ def garbage(chance: random.Random, like: bytes = b"") -> bytes:
     return chance.randbytes(chance.choice((0, 1, 8, 31, 57, 100, 300)))
 
 
-def damage_redis(server: Server, prefix: str, chance: random.Random) -> str:
+def damage_redis(server: RedisServer, prefix: str, chance: random.Random) -> str:
     """Write into one key, and say what was done."""
     part = chance.choice(list(KINDS))
     key = f"{prefix}:{{{QUEUE}}}:{part}"
@@ -113,7 +110,7 @@ def is_victim(name: bytes, part: str) -> bool:
 
 
 async def look(broker: Store) -> None:
-    """Every verb of an operator, and nothing but bee's own errors."""
+    """Every verb of an operator. Whatever is there: an answer, or an error of bee's own."""
     ids = [f"{VICTIM}-{name}" for name in ("0", "held", "over", "parent", "child", "ready")]
     calls: list[Callable[[], Awaitable[object]]] = [
         broker.queues,
@@ -125,13 +122,11 @@ async def look(broker: Store) -> None:
         lambda: broker.cancel(QUEUE, ids[1:3], to=bee.Archive()),
         lambda: broker.prune(QUEUE, keep=1),
     ]
-    calls += [lambda id=id: broker.get(QUEUE, id) for id in ids]  # type: ignore[misc]
-    calls += [lambda state=state: broker.scan(QUEUE, state) for state in bee.State]  # type: ignore[misc]
+    calls += [partial(broker.get, QUEUE, id) for id in ids]
+    calls += [partial(broker.scan, QUEUE, state) for state in bee.State]
     for call in calls:
-        try:
+        with suppress(bee.BeeError):
             await call()
-        except bee.BeeError:
-            pass
 
 
 async def good_ones_come(broker: Store) -> set[str]:
@@ -175,7 +170,7 @@ COLUMNS = """
 
 
 async def damage_pg(connection: Any, chance: random.Random) -> str:
-    """Write into one column of the victims, and say what was done."""
+    """Write into one column of the victims, and say what was done. The connection commits each."""
     found = await (await connection.execute(COLUMNS)).fetchall()
     table, column, kind, nullable = chance.choice(found)
     value = "null" if nullable and chance.random() < 0.2 else chance.choice(VALUES[kind])
@@ -187,3 +182,10 @@ async def damage_pg(connection: Any, chance: random.Random) -> str:
     except Exception as error:  # the table itself refuses it
         return f"refused: {statement}: {error}"
     return statement
+
+
+EMPTY = """
+    truncate bee.message, bee.successor, bee.archive, bee.created, bee.wake, bee.delivery,
+             bee.report, bee.result, bee.worker, bee.idle, bee.paused
+"""
+"""What makes the schema as it was: `drop` leaves what was written under another queue's name."""
