@@ -173,16 +173,17 @@ class RedisBroker(RedisInspector, Store):
         return f"<RedisBroker on {self._where.shown if hasattr(self, '_where') else 'nowhere'}>"
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
-        if len({check_draft(draft).id for draft in drafts}) < len(drafts):
+        for draft in drafts:
+            check_draft(draft)
+        if len(drafts) > 1 and len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         if len(drafts) > MOST:
             raise InvalidOption(f"{len(drafts)} drafts in one send; at most {MOST}")
-        check_queue(queue)
-        self._check_usable()
-        arguments = drafts_arguments(drafts)
         if not drafts:
+            check_queue(queue)
+            self._check_usable()
             return []
-        reply = await self._store("send", queue, *arguments)
+        reply = await self._store("send", queue, *drafts_arguments(drafts))
         if isinstance(reply, list):
             raise IdTaken(queue, map(unpack_id, reply))
         return [_SENT[letter] for letter in reply]

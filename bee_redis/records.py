@@ -42,9 +42,12 @@ def microseconds(seconds: float) -> int:
 
 def drafts_arguments(drafts: Sequence[Draft]) -> list[str | int | bytes]:
     """Drafts as the arguments of `send.lua`. Of plain ones, id and body say all."""
-    if all(is_plain(draft) for draft in drafts):
-        return [2, *(part for draft in drafts for part in (pack_id(draft.id), draft.body))]
-    return [7, *(part for draft in drafts for part in draft_arguments(draft))]
+    arguments: list[str | int | bytes] = [2]
+    for draft in drafts:
+        if not is_plain(draft):
+            return [7, *(part for each in drafts for part in draft_arguments(each))]
+        arguments += (pack_id(draft.id), draft.body)
+    return arguments
 
 
 def draft_arguments(draft: Draft) -> tuple[str | int | bytes, ...]:

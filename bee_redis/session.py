@@ -102,7 +102,7 @@ class Session:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
         until = self._until()
         if queue not in self._known:
-            await self._list_first(queue, until)
+            await self._list_first(check_queue(queue), until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
         reply, confirmed = reply if self._confirm else (reply, None)
         if not isinstance(reply, bytes):
