@@ -22,7 +22,7 @@ from bee_memory import MemoryBroker
 T = TypeVar("T")
 
 MANY = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 anything = st.one_of(
