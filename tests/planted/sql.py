@@ -223,6 +223,8 @@ OTHERS = (
         "if ring.times > 0 then",
         "if false then",
         "test_a_message_sent_meanwhile_is_heard",
+        "test_a_key_that_is_let_go_is_heard",
+        "waiting",
     ),
 )
 
