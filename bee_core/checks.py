@@ -33,11 +33,16 @@ MOST_AWAITED = 100_000
 
 def check_queue(name: str) -> str:
     """The name, or InvalidName. One rule on every backend; a name is data, never an identifier."""
-    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+    if not is_queue(name):
         raise InvalidName(
             f"{name!r} is not a queue name: 1 to 47 of a-z 0-9 _ -, beginning with a letter or _"
         )
     return name
+
+
+def is_queue(name: object) -> bool:
+    """Whether a queue may be called so."""
+    return isinstance(name, str) and _QUEUE_NAME.fullmatch(name) is not None
 
 
 def check_id(id: str) -> str:

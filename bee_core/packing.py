@@ -7,7 +7,7 @@ from typing import assert_never
 
 import msgspec
 
-from bee_core.errors import BrokerError, InvalidPayload
+from bee_core.errors import InvalidPayload
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Note, Reject, Update
 
 _RUN_AT = {"always": "a", "never": "n", "if_later": "l", "if_earlier": "e"}
@@ -59,13 +59,16 @@ def pack_headers(headers: Mapping[str, str]) -> bytes:
 
 
 def unpack_headers(packed: bytes | None) -> Mapping[str, str]:
-    """What `pack_headers` packed."""
+    """What `pack_headers` packed.
+
+    Empty if somebody has spoilt them by hand: an error would hit all that is leased with it.
+    """
     if not packed:
         return NO_HEADERS
     try:
         return _decode(packed)
-    except msgspec.DecodeError as error:
-        raise BrokerError(f"headers that bee did not write: {error}") from error
+    except msgspec.DecodeError:
+        return NO_HEADERS
 
 
 def pack_detail(note: Note) -> bytes:

@@ -13,6 +13,11 @@ def storable(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
+def readable(packed: bytes) -> str:
+    """Text that a store holds as bytes. Bee writes UTF-8 there; what others wrote is marked."""
+    return packed.decode("utf-8", "replace")
+
+
 def on_one_line(text: str, longest: int) -> str:
     """As much of it as is allowed, with a blank for whatever is not printable."""
     line = text[:longest]

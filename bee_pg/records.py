@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar, assert_never, cast
 from psycopg.rows import TupleRow
 
 from bee_core.disposition import Archive, Delete, Reschedule
-from bee_core.errors import BrokerError
 from bee_core.message import (
     NO_HEADERS,
     Counters,
@@ -26,6 +25,7 @@ from bee_core.message import (
 )
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule, unpack_headers
 from bee_core.stored import Episode, Holder, State, Stored
+from bee_core.text import readable
 from bee_pg.arrays import Packed, blobs, numbers, texts
 from bee_pg.migrate import quoted
 from bee_pg.straight import Straight
@@ -168,7 +168,7 @@ def leased(rows: list[TupleRow]) -> Leased:
         Lease(
             Receipt(id, token),
             body,
-            NO_HEADERS if headers is None else _headers(headers),
+            NO_HEADERS if headers is None else unpack_headers(headers),
             _FIRST if counters is None else _counters(counters),
             sent_at,
             at,
@@ -200,7 +200,7 @@ def said_column(receipts: Sequence[Receipt], said: Mapping[str, str]) -> list[by
 def report(row: TupleRow) -> Report:
     """A report from a row of `reports.sql` or `results.sql`."""
     id, reason, detail, body = row
-    return Report(id, Note(cast("Reason", reason), detail.decode()), body)
+    return Report(id, Note(cast("Reason", reason), readable(detail)), body)
 
 
 def stored(row: TupleRow) -> Stored:
@@ -213,21 +213,21 @@ def stored(row: TupleRow) -> Stored:
         incarnation=incarnation,
         state=State(state),
         body=body,
-        headers=_headers(headers),
+        headers=unpack_headers(headers),
         priority=priority,
         counters=_counters(counts),
         sent_at=sent_at,
         due_at=due_at,
         holder=holder,
         leased_until=leased_until,
-        note=Note(cast("Reason", reason), (detail or b"").decode()) if reason else None,
+        note=Note(cast("Reason", reason), readable(detail or b"")) if reason else None,
         archived_at=archived_at,
         key=key,
         awaits=awaits or 0,
         reports_to=reports_to,
-        progress=None if progress is None else progress.decode(),
+        progress=None if progress is None else readable(progress),
         leased_at=leased_at,
-        remark=None if remark is None else remark.decode(),
+        remark=None if remark is None else readable(remark),
         history=tuple(_episode(*told) for told in history or ()),
         token=row[28],
     )
@@ -236,7 +236,7 @@ def stored(row: TupleRow) -> Stored:
 def holder(row: TupleRow) -> Holder:
     """Somebody who works on a queue, from a row of `workers.sql`."""
     name, leases, leased_until, since, until, about = row
-    return Holder(name, leases, leased_until, since, until, about.decode())
+    return Holder(name, leases, leased_until, since, until, readable(about))
 
 
 def _episode(
@@ -258,16 +258,8 @@ def _episode(
         reason=reason,
         summary=summary,
         due_at=due_at,
-        remark=None if remark is None else bytes.fromhex(remark).decode(),
+        remark=None if remark is None else readable(bytes.fromhex(remark)),
     )
-
-
-def _headers(packed: bytes | None) -> Mapping[str, str]:
-    """Empty if somebody has spoilt them by hand: an error would hit all that is leased with it."""
-    try:
-        return unpack_headers(packed)
-    except BrokerError:
-        return NO_HEADERS
 
 
 def _counters(counts: Sequence[int]) -> Counters:

@@ -283,7 +283,7 @@ class RedisBroker(RedisInspector, Store):
     ) -> Sequence[Report]:
         limit = min(check_whole(limit, "limit", least=1), MOST)
         reply = await self._run("reports", queue, pack_id(check_id(id)), after, limit)
-        return [report(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 2)]
+        return [report(unpack_id(reply[i]), reply[i + 1]) for i in range(0, len(reply), 2)]
 
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))

@@ -6,6 +6,8 @@ begins with one, so the two cannot be mistaken for each other.
 
 from __future__ import annotations
 
+from bee_core.text import readable
+
 _TEXT, _PACKED = 36, 16
 _FIRST_DASH, _BETWEEN_DASHES = 8, 5
 _MOST = 4096
@@ -34,7 +36,7 @@ def pack_id(id: str) -> bytes:
 def unpack_id(packed: bytes) -> str:
     """The id that is stored so."""
     if len(packed) != _PACKED or packed[0] >= 32:
-        return packed.decode()
+        return readable(packed)
     hex = packed.hex("-", 2)
     id = f"{hex[:4]}{hex[5:29]}{hex[30:34]}{hex[35:]}"
     if len(_unpacked) >= _MOST:  # nobody has settled them here

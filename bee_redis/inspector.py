@@ -15,6 +15,7 @@ from bee_core.duration import seconds
 from bee_core.errors import BrokerUnavailable, InvalidOption, OutcomeUnknown, part_done
 from bee_core.message import NO_REPORTS, Report
 from bee_core.stored import Holder, Page, QueueStats, Server, State, Stored
+from bee_core.text import readable
 from bee_redis.adopting import adoption_arguments, seen
 from bee_redis.describe import describe
 from bee_redis.ids import pack_id, unpack_id
@@ -53,7 +54,7 @@ class RedisInspector(Session, Inspector, Described):
             delayed=delayed,
             leased=leased,
             blocked=waiting,
-            archived={reasons[i].decode(): int(reasons[i + 1]) for i in range(0, len(reasons), 2)},
+            archived={readable(reasons[i]): int(reasons[i + 1]) for i in range(0, len(reasons), 2)},
             oldest_due=int(oldest) / 1_000_000 if oldest else None,
             paused=bool(paused),
             created=int(created),
@@ -169,7 +170,7 @@ class RedisInspector(Session, Inspector, Described):
                 found[one.name] = one
             for i in range(0, len(reply), 2):
                 if (holder := reply[i + 1]) is not None:
-                    ends.setdefault(holder.decode(), []).append(float(reply[i]) / 1_000_000)
+                    ends.setdefault(readable(holder), []).append(float(reply[i]) / 1_000_000)
             rank += MOST
             if len(reply) < 2 * MOST:
                 break

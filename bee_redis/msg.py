@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bee_core.message import NO_HEADERS, Draft
 from bee_core.packing import pack_headers, unpack_headers
 from bee_core.stored import Stored
+from bee_core.text import readable
 from bee_redis.ids import pack_id, unpack_id
 
 _NEAR = struct.Struct(">QI")
@@ -78,5 +79,5 @@ def pack_extras(draft: Draft | Stored) -> bytes:
 def _read_extras(extras: bytes) -> tuple[int, str | None, str | None]:
     awaits, length = _EXTRAS.unpack_from(extras)
     end = _EXTRAS.size + length
-    key, reports_to = extras[_EXTRAS.size : end].decode(), extras[end:]
+    key, reports_to = readable(extras[_EXTRAS.size : end]), extras[end:]
     return awaits, key or None, unpack_id(reports_to) if reports_to else None

@@ -24,6 +24,7 @@ from bee_core.message import (
 )
 from bee_core.packing import is_plain, pack_detail, pack_headers, pack_rule
 from bee_core.stored import Episode, Holder, State, Stored
+from bee_core.text import readable
 from bee_redis.ids import pack_id, unpack_id
 from bee_redis.msg import pack_extras, read_msg, read_spot
 
@@ -144,7 +145,7 @@ def stored(id: bytes, fields: Sequence[bytes]) -> Stored:
         priority=priority,
         counters=Counters(**dict(zip(Counters.__struct_fields__, counts, strict=True))),
         due_at=due / 1_000_000,
-        holder=meta[at + 2 : tail].decode() or None,
+        holder=readable(meta[at + 2 : tail]) or None,
         leased_until=float(leased_until) / 1_000_000 if leased_until else None,
         note=note,
         archived_at=float(archived_at) / 1_000_000 if archived_at else None,
@@ -164,10 +165,10 @@ def blocked(id: str, msg: bytes) -> Stored:
 def announced_holder(name: bytes, since: bytes, until: bytes, about: bytes) -> Holder:
     """Somebody who has announced itself, from four fields of `workers.lua`."""
     return Holder(
-        name.decode(),
+        readable(name),
         since=int(since) / 1_000_000,
         until=int(until) / 1_000_000,
-        about=about.decode(),
+        about=readable(about),
     )
 
 
@@ -208,10 +209,10 @@ def pack_counters(counters: Counters) -> bytes:
 
 def _unpack_note(packed: bytes) -> tuple[Note | None, bytes]:
     """A note, and what stands behind it."""
-    size = packed[0]
+    size = packed[0] if packed else 0
     start = 5 + size
     end = start + int.from_bytes(packed[start - 4 : start], "big")
-    reason, detail = packed[1 : 1 + size].decode(), packed[start:end].decode()
+    reason, detail = readable(packed[1 : 1 + size]), readable(packed[start:end])
     return Note(cast("Reason", reason), detail) if reason else None, packed[end:]
 
 
@@ -226,6 +227,8 @@ def _unpack_rest(rest: bytes) -> tuple[float, str | None, str | None, tuple[Epis
     progress, remark, at = _split(rest, _REST.size, size, more)
     episodes = []
     for _ in range(count):
+        if at + _EPISODE.size > len(rest):  # somebody else has written there
+            break
         token, began_at, ended_at, due, *sizes = _EPISODE.unpack_from(rest, at)
         reason, holder, summary, noticed, at = _split(rest, at + _EPISODE.size, *sizes)
         episode = Episode(
@@ -246,7 +249,7 @@ def _split(packed: bytes, at: int, *sizes: int) -> Any:
     """Texts of these sizes, and where they end."""
     texts = []
     for size in sizes:
-        texts.append(packed[at : at + size].decode())
+        texts.append(readable(packed[at : at + size]))
         at += size
     return (*texts, at)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from bee_core.checks import check_queue
+from bee_core.checks import check_queue, is_queue
 from bee_core.errors import (
     BrokerClosed,
     BrokerError,
@@ -17,6 +17,7 @@ from bee_core.errors import (
     part_done,
 )
 from bee_core.forks import is_forked, this_process
+from bee_core.text import readable
 from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell
@@ -148,7 +149,8 @@ class Session:
     # The registry: which queues there are.
 
     async def _names(self) -> Sequence[str]:
-        return [name.decode() for name in await self._registry(b"SMEMBERS")]
+        names = map(readable, await self._registry(b"SMEMBERS"))
+        return [name for name in names if is_queue(name)]  # others are none of bee's
 
     async def _list(self, queue: str, until: float | None = None) -> None:
         """See to it that `queues` knows of a queue, whoever has dropped it meanwhile."""

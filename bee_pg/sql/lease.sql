@@ -18,7 +18,8 @@
 -- locks     with a rate of the queue, an advisory lock: calls take turns. Beside that it waits for nobody,
 --           but if all it finds is keys about which others decide: then once, for one of them, while it
 --           decides about none itself
--- invariant a row is locked before it is looked at, and one that somebody else has locked is his
+-- invariant a row is locked before it is looked at, and one that somebody else has locked is his; a counter that
+--           somebody has set by hand to the most there can be stays there: an error would hit the whole queue
 -- plans     are made once for a session: the settings leave no choice but the indexes, and a third of a call that
 --           finds one message was making plans. Not so in what decides about keys, where numbers matter
 create or replace function lease(
@@ -147,7 +148,7 @@ begin
       if merged <> '{}' then
         chosen := array(select c.place from unnest(chosen) as c (place) where c.place <> all (heeded));
         update message m set
-          token = null, stalls = m.stalls + 1, leased_at = null, remark = null,
+          token = null, stalls = least(m.stalls, 2147483646) + 1, leased_at = null, remark = null,
           history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
           where m.queue = lease.queue and m.id = any (merged);
         perform merge(lease.queue, merged), let_go(lease.queue, keys);
@@ -166,8 +167,8 @@ begin
       return query
         update message m set
           leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
-          token = nextval('token'), deliveries = m.deliveries + 1,
-          stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
+          token = nextval('token'), deliveries = least(m.deliveries, 2147483646) + 1,
+          stalls = least(m.stalls, 2147483646) + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
           history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
         from unnest(chosen) as c (place)
         where m.ctid = c.place -- one after the other, as they were chosen: there is no other way to join them
@@ -182,8 +183,8 @@ begin
       with t as (
         update message m set
           leased = true, leased_until = now + make_interval(secs => duration), holder = lease.holder,
-          token = nextval('token'), deliveries = m.deliveries + 1,
-          stalls = m.stalls + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
+          token = nextval('token'), deliveries = least(m.deliveries, 2147483646) + 1,
+          stalls = least(m.stalls, 2147483646) + case when m.token is null then 0 else 1 end, leased_at = now, remark = null,
           history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)
         where m.ctid = any (chosen)
         returning m.id, m.key

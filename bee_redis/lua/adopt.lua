@@ -9,7 +9,7 @@
 guard_all()
 local listed = call('HEXISTS', HEAD, 'listed') == 1
 local beyond = tonumber(ARGV[1]) -- 1. outgrow
-if beyond > (tonumber(call('HGET', HEAD, 'token') or '0') or 0) then call('HSET', HEAD, 'token', text(beyond)) end
+if beyond > whole(call('HGET', HEAD, 'token')) then call('HSET', HEAD, 'token', text(beyond)) end
 local number = next_numbers(tonumber(ARGV[2]))
 
 -- A record with the number in its spot, which begins there.

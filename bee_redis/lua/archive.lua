@@ -12,7 +12,8 @@ end
 local function get_kept(field)
   local record = call('HGET', KEPT, field)
   if not record or #record < KEPT_LEAST then return false end
-  return is_msg(string.sub(record, 13 + struct.unpack('>I4', record, 9))) and record
+  local behind = 13 + struct.unpack('>I4', record, 9)
+  return is_meta(string.sub(record, 13, behind - 1)) and is_msg(string.sub(record, behind)) and record
 end
 
 -- Where an older incarnation stands among those of its id; and the field of kept that its place names.
@@ -48,7 +49,7 @@ local function keep_record(id, number, archived_at, meta, msg, is_last)
     keep_older(id, number, archived_at, record)
   end
   call('ZADD', ARCHIVE, text(archived_at), number .. id)
-  call('HINCRBY', HEAD, reason_of(meta), 1)
+  tally(reason_of(meta), 1)
 end
 
 local function keep(m) keep_record(m.id, struct.pack('>I8', m.born), NOW, pack_meta(m), m.blob, true) end
@@ -87,7 +88,7 @@ local function remember(m, result, duration)
   for _, entry in ipairs(over) do
     local id = string.sub(entry, 10)
     local result_of_it = call('HGET', RESULTS, id)
-    if result_of_it and struct.unpack('>d', result_of_it) <= NOW then call('HDEL', RESULTS, id) end
+    if result_of_it and (#result_of_it < 8 or struct.unpack('>d', result_of_it) <= NOW) then call('HDEL', RESULTS, id) end
     call('ZREM', LISTS, entry)
   end
   local until_then = struct.pack('>d', NOW + duration)
@@ -139,6 +140,6 @@ local function unkeep(id, number)
     call('ZREM', OLDER, older_place(id, archived_at, number))
   end
   local reason = reason_of(meta)
-  if call('HINCRBY', HEAD, reason, -1) <= 0 then call('HDEL', HEAD, reason) end
+  if tally(reason, -1) <= 0 then call('HDEL', HEAD, reason) end
   return msg
 end

@@ -46,8 +46,8 @@
 -- before due) or 255, and the number in 8 bytes.
 --
 -- A script that fails half-way leaves half its work behind: nothing may fail after the first write.
--- So what will be written to is looked at before (`guard`), and a record that is missing or too
--- short to be one of bee's counts as none.
+-- So what will be written to is looked at before (`guard`), and what somebody else has written into a record,
+-- a place, a list or head counts as none if it cannot be bee's: it is shorter than it says, or no number.
 
 local READY, DELAYED, LEASED, MSG, META, NEXT = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ARCHIVE, KEPT, OLDER, HEAD, LISTS = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -100,17 +100,34 @@ local function read_spot(record, at)
   return due, struct.unpack('>I4', record, at + 8) - 0x80000000 + due
 end
 
--- Whether a msg is one of bee's, as far as its beginning tells.
+-- Whether a msg is one of bee's, as far as its lengths tell.
 local function is_msg(blob)
   if not blob or #blob < MSG_LEAST then return false end
-  local size = spot_size(blob, 1)
-  local full = string.byte(blob, size + 1)
-  return full == 0 or full == 1 and #blob > size + FULL_SIZE
+  local at = spot_size(blob, 1) + 1
+  local full = string.byte(blob, at)
+  if full ~= 1 or #blob < at + FULL_SIZE then return full == 0 end
+  local _, _, size, extra = struct.unpack(FULL_HEAD, blob, at + 1)
+  at = at + FULL_SIZE
+  if #blob < at + extra + size then return false end
+  if extra == 0 then return true end
+  return extra >= 6 and 6 + struct.unpack('>I2', blob, at + 5) <= extra
 end
 
--- Whether a meta is one of bee's, as far as its length tells.
+-- Whether a meta is one of bee's, as far as its lengths tell: those of holder, reason and detail.
 local function is_meta(meta)
-  return meta and #meta >= META_LEAST and #meta >= META_SIZE + spot_size(meta, META_SIZE + 1) + 7
+  if not meta or #meta < META_LEAST then return false end
+  local at = META_SIZE + spot_size(meta, META_SIZE + 1) + 1
+  if #meta < at + 6 then return false end
+  at = at + 2 + struct.unpack('>I2', meta, at)
+  if #meta < at + 4 then return false end
+  at = at + 1 + string.byte(meta, at)
+  return #meta >= at + 3 and #meta >= at + 3 + struct.unpack('>I4', meta, at)
+end
+
+-- A number that stands in head.
+local function whole(value)
+  local number = tonumber(value or '0') or 0
+  return number > -2^53 and number < 2^53 and number or 0
 end
 
 local function pack_full(priority, sent_at, extras, headers)

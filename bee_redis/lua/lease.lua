@@ -17,7 +17,7 @@ local successors = call('HLEN', NEXT) > 0
 guard('LLEN', BELL)
 guard('HLEN', MSG, META)
 local keyed = call('ZCARD', LISTS) > 0 -- whether somebody may hold a key, or be parked for one
-local token = math.max(tonumber(head[2] or '0') or 0, NOW)
+local token = math.max(whole(head[2]), NOW)
 local leased_at = token > NOW and NOW or 0 -- to be written down if the token does not say it
 token = aligned(token)
 local first_token, until_then = token, text(NOW + duration)
@@ -171,7 +171,8 @@ count_created()
 local sweeping = false
 if call('ZCARD', READY) == 0
   and call('HLEN', MSG) > call('ZCARD', DELAYED) + call('ZCARD', LEASED) + call('ZLEXCOUNT', LISTS, '[p', '(q') then
-  local page = call('HSCAN', MSG, call('HGET', HEAD, 'cursor') or '0', 'COUNT', 250)
+  local cursor = string.match(call('HGET', HEAD, 'cursor') or '', '^%d+$') or '0'
+  local page = call('HSCAN', MSG, #cursor < 20 and cursor or '0', 'COUNT', 250)
   for i = 1, #page[2], 2 do
     local m = fetch(page[2][i])
     if not m then

@@ -10,7 +10,7 @@ local function aligned(token) return stride == 1 and token or token - (token - A
 
 local function lease_usual(limit, duration, holder, has_rate)
   local head = call('HMGET', HEAD, 'paused', 'token')
-  local token = math.max(tonumber(head[2] or '0') or 0, NOW)
+  local token = math.max(whole(head[2]), NOW)
   if head[1] or token > NOW or has_rate or call('ZCARD', LISTS) > 0 or call('HLEN', NEXT) > 0 then return end
   token = aligned(token)
   local first, elsewhere = math.huge, 0

@@ -13,7 +13,7 @@ local function parked_place(m)
 end
 -- The parts of one: key, 128 - priority, spot, id.
 local function read_parked(found)
-  local at = string.find(found, '\0', 1, true)
+  local at = string.find(found, '\0', 1, true) or #found
   local last = at + 2 + spot_size(found, at + 3)
   return string.sub(found, 2, at - 1), string.byte(found, at + 2), string.sub(found, at + 3, last),
     string.sub(found, last + 1)
@@ -146,6 +146,7 @@ local function unpark(key)
   if not found then return 0 end
   local _, level, begins, id = read_parked(found)
   call('ZREM', LISTS, found)
+  if id == '' then return unpark(key) end
   call('ZADD', READY, level - 128, begins .. name_of(id, key))
   return 1
 end
@@ -255,14 +256,21 @@ local function succeed(id)
   return 1
 end
 
+-- Add to a number in head, and say what it is then.
+local function tally(field, more)
+  local number = whole(call('HGET', HEAD, field)) + more
+  call('HSET', HEAD, field, text(number))
+  return number
+end
+
 -- At the end of a script that may have created messages.
 local function count_created()
-  if created > 0 then call('HINCRBY', HEAD, 'created', created) end
+  if created > 0 then tally('created', created) end
 end
 
 -- Numbers, like tokens, follow the clock, so that they go on growing also after a drop.
 local function next_numbers(count)
-  local last = math.max(tonumber(call('HGET', HEAD, 'number') or '0') or 0, NOW)
+  local last = math.max(whole(call('HGET', HEAD, 'number')), NOW)
   call('HSET', HEAD, 'number', text(last + count))
   return last
 end
@@ -317,11 +325,14 @@ local function promote(most)
   if #due > 0 then
     local entries = {}
     for i = 1, #due, 2 do
-      local level, number = struct.unpack('>I1I8', due[i])
-      entries[#entries + 1] = level - 128
-      entries[#entries + 1] = place(tonumber(due[i + 1]), number, string.sub(due[i], 10))
+      local at = tonumber(due[i + 1])
+      if #due[i] > 9 and at >= 0 then
+        local level, number = struct.unpack('>I1I8', due[i])
+        entries[#entries + 1] = level - 128
+        entries[#entries + 1] = place(at, number, string.sub(due[i], 10))
+      end
     end
-    call('ZADD', READY, unpack(entries))
+    if #entries > 0 then call('ZADD', READY, unpack(entries)) end
     call('ZREMRANGEBYRANK', DELAYED, 0, #due / 2 - 1)
   end
   local over = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, most)

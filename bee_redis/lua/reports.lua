@@ -7,9 +7,11 @@ local prefix = 'r' .. ARGV[1] .. '\0'
 local first = ARGV[2] == '' and '[' .. prefix or '(' .. prefix .. ARGV[2] .. '\1'
 local found = call('ZRANGEBYLEX', LISTS, first, '(r' .. ARGV[1] .. '\1', 'LIMIT', 0, ARGV[3])
 local reply = {}
-for i, member in ipairs(found) do
+for _, member in ipairs(found) do
   local at = string.find(member, '\0', #prefix + 1, true)
-  reply[2 * i - 1] = string.sub(member, #prefix + 1, at - 1)
-  reply[2 * i] = string.sub(member, at + 1)
+  if at then
+    reply[#reply + 1] = string.sub(member, #prefix + 1, at - 1)
+    reply[#reply + 1] = string.sub(member, at + 1)
+  end
 end
 return reply

@@ -14,7 +14,7 @@ if is_usual then
   guard('ZCARD', READY)
   if is_delayed then guard('ZCARD', DELAYED) end
   local wakes = call('LLEN', BELL)
-  local number = math.max(tonumber(head[2] or '0') or 0, NOW)
+  local number = math.max(whole(head[2]), NOW)
   local answers, ids, messages, ready, delayed, count = {head[1] and '' or '!'}, {}, {}, {}, {}, 0
   for i = 2, #ARGV, DRAFT_SIZE do
     number = number + 1
@@ -48,7 +48,7 @@ if is_usual then
     if #ready > 0 then call('ZADD', READY, unpack(ready)) end
     if #delayed > 0 then call('ZADD', DELAYED, unpack(delayed)) end
   end
-  call('HSET', HEAD, 'number', text(number), 'created', text((tonumber(head[3] or '0') or 0) + count))
+  call('HSET', HEAD, 'number', text(number), 'created', text(whole(head[3]) + count))
   ring(count, wakes)
   return table.concat(answers)
 end

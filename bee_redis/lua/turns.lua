@@ -10,7 +10,7 @@ local function room_for(key, times, per)
   local room = times - call('ZLEXCOUNT', LISTS, first, last)
   if room > 0 then return room end
   local nth = call('ZREVRANGEBYLEX', LISTS, last, first, 'LIMIT', times - 1, 1)[1]
-  return 0, struct.unpack('>d', nth, #key + 3) + per
+  return 0, (#nth >= #key + 10 and struct.unpack('>d', nth, #key + 3) or NOW) + per
 end
 
 local function note_delivery(key, token, per)
@@ -64,7 +64,7 @@ local function wake()
   while true do
     local entry = call('ZRANGEBYLEX', LISTS, '[w', '(x', 'LIMIT', 0, 1)[1]
     if not entry then return end
-    local at = struct.unpack('>d', entry, 2)
+    local at = #entry >= 9 and struct.unpack('>d', entry, 2) or 0
     if at > NOW then return at end
     call('ZREM', LISTS, entry)
     unpark(string.sub(entry, 10))

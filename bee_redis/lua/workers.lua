@@ -11,7 +11,7 @@ if ARGV[2] == '0' then
   for i = 1, #workers, 2 do
     if #workers[i + 1] >= WORKER_SIZE then
       local since, until_then = struct.unpack(WORKER, workers[i + 1])
-      if until_then > NOW then
+      if until_then > NOW and until_then < 2^53 and since > -2^53 and since < 2^53 then
         local about = string.sub(workers[i + 1], WORKER_SIZE + 1)
         for _, field in ipairs({workers[i], text(since), text(until_then), about}) do
           announced[#announced + 1] = field

@@ -61,7 +61,7 @@ def main(name: str) -> int:
         "-p",
         "no:cacheprovider",
         "--timeout",
-        "8",
+        "15",
     ]
     ended = pytest.main([*options, *bug.proof])
     assert isinstance(sys.modules[planter._module].__loader__, Loader), "it was not planted"

@@ -121,8 +121,8 @@ OTHERS = (
     bug(
         "a worker that stops starts what its last lease brings",
         "held",
-        "        if self._stopping:\n            self._hand_over(attempt, Interrupted()",
-        "        if False:\n            self._hand_over(attempt, Interrupted()",
+        '        if self._stopping:\n            self._give_back(attempt, "its worker stops")',
+        '        if False:\n            self._give_back(attempt, "its worker stops")',
         "tests/worker/test_shutdown.py::test_a_stop_while_a_lease_is_under_way_gives_back_what_it_brings",
     ),
     bug(

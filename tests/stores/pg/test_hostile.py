@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -270,6 +271,33 @@ async def test_headers_that_bee_did_not_write_stop_nobody_else(url: str) -> None
         assert {} == held[1].headers
         assert ask(url, "select headers from bee.job where id = 'b'")
         assert set() == await settle(broker, held)
+
+
+@pytest.mark.parametrize("counter", ["deliveries", "stalls"])
+async def test_a_counter_set_by_hand_to_the_most_there_can_be_stops_nobody(
+    url: str, counter: str
+) -> None:
+    async with PgBroker(url, migrate=True) as broker:
+        await send(broker, "a", "b")
+        await lease(broker, duration=0.01)
+        await asyncio.sleep(0.05)
+        ask(url, f"update bee.message set {counter} = 2147483647 where id = 'a'")
+
+        assert ["a", "b"] == ids(await lease(broker))
+
+
+@pytest.mark.parametrize("column", ["progress", "remark", "detail"])
+async def test_text_that_bee_did_not_write_is_shown_as_far_as_it_can_be(
+    url: str, column: str
+) -> None:
+    async with PgBroker(url, migrate=True) as broker:
+        await send(broker, "a")
+        ask(url, f"update bee.message set reason = 'failed', {column} = '\\xff41'")
+
+        (stored,) = (await broker.scan(QUEUE, State.READY)).items
+        note = stored.note
+        shown = note.detail if note and column == "detail" else getattr(stored, column, None)
+        assert "\ufffdA" == shown
 
 
 async def test_a_message_deleted_by_hand_while_it_is_leased_is_lost(url: str) -> None:
