@@ -247,6 +247,7 @@ class Held:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
         self._early.clear()
+        self.settler.drop()
         self.slots.kill()
 
     def _on_ended(self, attempt: Attempt, outcome: Outcome) -> None:

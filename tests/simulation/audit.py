@@ -58,7 +58,8 @@ def audit_end(books: Books, member: Member) -> None:
         books.blame(f"{name} has left handlers behind")
     if member.process.complaints:
         books.blame(f"{name}: {member.process.complaints}")
-    if not member.faults and member.killed == math.inf and len(worker._held):
+    calm = not member.faults and not member.slow
+    if calm and member.killed == math.inf and len(worker._held):
         books.blame(f"{name} still holds {len(worker._held)}")
     if isinstance(member.error, WorkerStuck) and not any(
         isinstance(event, HandlerStuck) for event in member.events

@@ -69,6 +69,8 @@ class Member:
     killed: float = math.inf
     """When it was told to die, but for -9."""
     cancelled: bool = False
+    was_alive: bool = True
+    """Whether nobody has killed it by -9."""
     over: bool = False
     error: BaseException | None = None
     events: list[Event] = field(default_factory=list)
@@ -111,6 +113,8 @@ class Books:
         """Those that jobs are sent with, by id."""
         self.policy_of: dict[Life, Policy] = {}
         self.gathered: dict[str, tuple[int, int]] = {}
+        self.faults = 0
+        """Calls that went wrong."""
         self.wrong: list[str] = []
         self.trace: list[tuple[Any, ...]] = []
         self.names: dict[str, str] = {}

@@ -80,6 +80,7 @@ class Link(FaultyBroker):
         fault = "cut" if weather.cut else _draw(chance, verb, weather.trouble)
         if fault:
             self._member.faults.add(verb)
+            self._books.faults += 1
             self._note(verb, fault)
         if weather.slowness and chance.random() < 0.5:
             await asyncio.sleep(chance.random() * weather.slowness)
@@ -172,7 +173,8 @@ class Link(FaultyBroker):
             books.blame(f"{name} settles {token}, of which it has said that it is lost")
         run, lost = books.runs.get(token), member.lost.get(token)
         held_up = member.process.held_up_at
-        if run is not None and lost is not None and held_up < lost < run.ended:
+        told = bool(run and run.told and lost is not None and run.told[0] <= lost)  # why, counts
+        if run is not None and lost is not None and held_up < lost < run.ended and not told:
             books.blame(f"{name} settles {token}, whose lease was lost before it ended")
 
 
@@ -182,7 +184,7 @@ async def _later(seconds: float, call: Callable[[], Awaitable[Any]]) -> None:
 
 
 _KINDS = ("refused", "reset", "full", "unknown", "lost", "leak", "leak after", "silence")
-_MORE = {
+_MORE: dict[str, tuple[str, ...]] = {
     "lease": ("late", "silence after"),
     "extend": ("late", "silence after"),
     "settle": ("late", "silence after", "odd", "lost", "lost"),
@@ -193,4 +195,5 @@ def _draw(chance: Random, verb: str, trouble: float) -> str:
     """What goes wrong this time; empty: nothing."""
     if not trouble or chance.random() >= trouble:
         return ""
-    return chance.choice(_KINDS + _MORE.get(verb, ()))
+    kinds = ("refused", "lost") if verb == "reports" else _KINDS + _MORE.get(verb, ())
+    return chance.choice(kinds)

@@ -40,11 +40,14 @@ class World:
         self.hands = Hands(self.simulation, self.books)
         self.trouble = chance.choice((0.0, 0.03, 0.1, 0.3))
         self.slowness = chance.choice((0.0, 0.05, 1.0, 4.0))
-        self.lease = chance.choice((5.0, 30.0))
+        self.lease = chance.choice((30.0, 30.0, 30.0, 6.0))
         self.policies = [draw_policy(chance) for _ in range(3)]
         self.books.policy = self.policies[0]
         self.weathers: list[Weather] = []
         self.sent: set[str] = set()
+        self.trace: list[tuple[Any, ...]] = []
+        """All that happened, in order."""
+        self.wrong: list[str] = []
         self.schedules: list[bee.Schedule[Work]] = []
         if chance.random() < 0.2:
             self.schedules = [bee.Schedule("tick", Work(), every=7.0)]
@@ -52,21 +55,28 @@ class World:
     @property
     def trace_hash(self) -> str:
         """The same for the same seed."""
-        return hashlib.sha256(repr(self.books.trace).encode()).hexdigest()
+        return hashlib.sha256(repr(self.trace).encode()).hexdigest()
 
     def run(self) -> list[str]:
         """Everything that was wrong; empty if all was well."""
         try:
             self.simulation.run(self._direct())
-        except (Nothing, TimeoutError) as error:
+        except Nothing as error:
             self.books.blame(f"it does not end: {error}")
-        else:
-            audit(self.books, self.store)
-        return self.books.wrong
+            self.wrong, self.trace = self.books.wrong, self.books.trace
+        return self.wrong
 
     # The director.
 
     async def _direct(self) -> None:
+        try:
+            await self._play()
+            audit(self.books, self.store)
+        except TimeoutError as error:
+            self.books.blame(f"it does not end: {error}")
+        self.wrong, self.trace = list(self.books.wrong), list(self.books.trace)
+
+    async def _play(self) -> None:
         chance = self.chance
         self._note("seed", self.seed, self.trouble, self.slowness, self.lease)
         director = self._member(self.simulation.processes[0], None, 0)
@@ -80,12 +90,15 @@ class World:
             await self._act(queue)
             await asyncio.sleep(chance.choice((0.0, 0.1, 3.0, 15.0)) * chance.random())
         await self._calm_down()
-        last = self._start_worker(until_empty=True)
-        await self._ended(last, LIMIT)
-        audit_end(self.books, last)
+        error: BaseException | None = WorkerStuck()
+        while isinstance(error, WorkerStuck):  # who is stuck leaves the rest to the next one
+            last = self._start_worker(until_empty=True)
+            await self._ended(last, LIMIT)
+            audit_end(self.books, last)
+            error = last.error
 
     async def _act(self, queue: bee.Queue[Work]) -> None:
-        alive = [m for m in self.books.members.values() if m.worker and self._is_alive(m)]
+        alive = [m for m in self.books.members.values() if m.concurrency and self._is_alive(m)]
         match self.chance.choice(_ACTS):
             case "send":
                 await self._send(queue)
@@ -168,10 +181,10 @@ class World:
             weather.trouble = weather.slowness = 0.0
             weather.cut = False
         for member in list(self.books.members.values()):
-            if member.worker is not None and self._is_alive(member):
+            if member.concurrency and self._is_alive(member):
                 self._end(member)
         for member in list(self.books.members.values()):
-            if member.worker is not None and member.process.alive:
+            if member.concurrency and member.process.alive:
                 held_up = max(0.0, member.process.stopped_until - self.simulation.now)
                 grace = max(0.0, member.stopping - self.simulation.now)
                 await self._ended(member, held_up + grace + LEAVING)
@@ -236,6 +249,7 @@ class World:
         """By -9, or by the worker's own `kill`."""
         if self.chance.random() < 0.7:
             self._note(member.process.name, "kill -9")
+            member.was_alive = False
             member.process.kill()
             return
 
@@ -308,10 +322,14 @@ class World:
         self._begin(member, run)
         try:
             return await self.hands.work(run, job, delivery)
-        except BaseException:
+        except asyncio.CancelledError:
             if run.how == "runs":
                 run.how = "told"
                 run.told.append(self.simulation.now)
+            raise
+        except BaseException:
+            if run.how == "runs":  # the store did not answer it
+                run.how = "failed"
             raise
         finally:
             self._finish(member, run)

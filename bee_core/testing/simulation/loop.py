@@ -69,10 +69,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         handle = self.ready.pop(chosen)
         if not handle.cancelled():
             events._set_running_loop(self)
-            try:
-                handle._run()
-            finally:
-                events._set_running_loop(None)
+            handle._run()
 
     def block(self, wait: Callable[[], None]) -> None:
         """Do something in the midst of a callback, in which other loops run."""
@@ -141,8 +138,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[T]:
         task: SimulatedTask[T] = SimulatedTask(coro, loop=self, **options)
         self.tasks.append(task)
-        if len(self.tasks) > 100:
-            self.tasks = [task for task in self.tasks if not task.done()]
+        if len(self.tasks) > 100:  # the first one is the main one
+            self.tasks[1:] = [task for task in self.tasks[1:] if not task.done()]
         return task
 
     def is_running(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import math
 import random
+from asyncio import events
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -94,7 +95,8 @@ class Simulation:
         self._shuffle = shuffle
         self._timers: list[tuple[float, int, SimulatedLoop | None, asyncio.Handle | None]] = []
         self._numbers = count()
-        self._turns = 0
+        self.turns = 0
+        """Callbacks that were run so far."""
         self.over = False
         """Whether it is being cleared away: what happens from then on counts for nothing."""
         self.loops: list[SimulatedLoop] = []
@@ -110,14 +112,14 @@ class Simulation:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Do this in a process of its own until it is done, and all the others meanwhile."""
         task = self.process("director").start(main)
-        with _heartbeats_inside():
+        with _heartbeats_inside(), _no_loop_runs():
             try:
                 while not task.done():
                     if not self._turn():
                         raise Nothing("nothing is left to happen, and it is not over")
                 return task.result()
             finally:
-                self._close(task)
+                self._close()
 
     def block(self, seconds: float) -> None:
         """In a handler: hold up its event loop, while time passes for everything else."""
@@ -160,11 +162,11 @@ class Simulation:
         loop = able[int(draw() * len(able))] if len(able) > 1 else able[0]
         for _ in range(1 + int(draw() * _BURST) if len(able) > 1 else len(loop.ready)):
             ready = len(loop.ready)
-            self._turns += 1
+            self.turns += 1
             loop.turn(int(draw() * ready) if self._shuffle and ready > 1 else 0)
             if not loop.runs:
                 break
-        if self._turns > _TURNS:
+        if self.turns > _TURNS:
             raise Nothing(f"not over after {_TURNS} callbacks, at {self.now:.3f}")
         return True
 
@@ -186,7 +188,7 @@ class Simulation:
             return True
         return False
 
-    def _close(self, main: asyncio.Task[Any]) -> None:
+    def _close(self) -> None:
         """End what is left in every process, unheard: the dead are buried, too."""
         self.over = True
         for process in self.processes:
@@ -231,6 +233,17 @@ class SimulatedClock:
 
 
 @contextmanager
+def _no_loop_runs() -> Iterator[None]:
+    """Each loop says that it runs as it is turned; in the end none does."""
+    if events._get_running_loop() is not None:
+        raise RuntimeError("a simulation is not run inside of an event loop")
+    try:
+        yield
+    finally:
+        events._set_running_loop(None)
+
+
+@contextmanager
 def _heartbeats_inside() -> Iterator[None]:
     """Let the heartbeats of workers be threads of the simulation's, not of this process's."""
     launch = Heartbeat._launch
@@ -245,17 +258,17 @@ def _launch(heartbeat: Heartbeat, up: asyncio.Future[None]) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimulatedLoop), "in a simulation all workers run inside of it"
     beside = loop.process.add_loop("heartbeat")
-    life = beside.create_task(_live(heartbeat, up), name="bee:heartbeat:life")
+    life = beside.create_task(_live(heartbeat, up, beside), name="bee:heartbeat:life")
     life.add_done_callback(lambda _: beside.close())
 
 
-async def _live(heartbeat: Heartbeat, up: asyncio.Future[None]) -> None:
+async def _live(heartbeat: Heartbeat, up: asyncio.Future[None], loop: SimulatedLoop) -> None:
     """As `asyncio.run` would: what is left at the end is cancelled, and waited for."""
     with heartbeat._telling(up):
         try:
             await heartbeat._live(up)
         finally:
-            left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            left = [task for task in loop.tasks[1:] if not task.done()]
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
