@@ -40,6 +40,10 @@ def audit(books: Books, store: WatchedStore) -> None:
     for life, stored in store.archived().items():
         if life[0] not in books.changed:
             _counted(books, life, stored.counters)
+    for lease in books.leases.values():
+        if lease.took_over is not None and not _may_stall(books, books.leases[lease.took_over]):
+            books.blame(f"{lease.took_over} of {books.name(lease.id)} ran out without a reason")
+    _followed(books)
     for id, (awaited, heard) in books.gathered.items():
         if awaited != heard:
             books.blame(f"{books.name(id)} gathered {heard} of {awaited}")
@@ -58,9 +62,12 @@ def audit_end(books: Books, member: Member) -> None:
         books.blame(f"{name} has left handlers behind")
     if member.process.complaints:
         books.blame(f"{name}: {member.process.complaints}")
-    calm = not member.faults and not member.slow
-    if calm and member.killed == math.inf and len(worker._held):
-        books.blame(f"{name} still holds {len(worker._held)}")
+    held = set(worker._held._attempts)
+    if member.killed == math.inf and not {"settle"} & member.faults and not member.slow and held:
+        books.blame(f"{name} still holds {sorted(held)}")
+    refused = {event.token for event in member.events if isinstance(event, SettlementRefused)}
+    if known := held & (member.answered | member.given_up | refused):
+        books.blame(f"{name} still holds {sorted(known)}, though it knows better")
     if isinstance(member.error, WorkerStuck) and not any(
         isinstance(event, HandlerStuck) for event in member.events
     ):
@@ -76,8 +83,9 @@ def _every_message_has_ended_once(books: Books, store: WatchedStore) -> None:
             books.blame(f"{books.name(life[0])} has ended {len(ends)} times; live: {is_live}")
         elif (life in store.archived()) is not isinstance(ends[0], Archive):
             books.blame(f"{books.name(life[0])} is not where it should be: {ends[0]}")
-    if unknown := set(store.archived()) - set(books.created):
-        books.blame(f"nobody has sent {sorted(unknown)}")
+    unknown = set(store.archived()) - set(books.created)
+    if strange := {life for life in unknown if life[0] not in books.cancelled}:
+        books.blame(f"nobody has sent {sorted(strange)}")
 
 
 def _settled_as_it_ran(books: Books, lease: Leased, settlement: Settlement) -> None:
@@ -156,13 +164,40 @@ def _counted(books: Books, life: Life, counters: Counters) -> None:
     """The counters of an archived message are what has happened to it."""
     leases = [lease for lease in books.leases.values() if lease.life == life]
     added = Counters(
-        deliveries=len(leases), stalls=sum(lease.took_over for lease in leases)
+        deliveries=len(leases), stalls=sum(lease.took_over is not None for lease in leases)
     )
     for lease in leases:
         for settlement in books.settled.get(lease.token, ()):
             added += settlement.counters
     if added != counters:
         books.blame(f"{books.name(life[0])}: counted {counters}, seen {added}")
+
+
+def _may_stall(books: Books, lease: Leased) -> bool:
+    """Whether there is a reason for which a lease may have run out."""
+    member = next(m for m in books.members.values() if _is_of(m, lease))
+    run = books.runs.get(lease.token)
+    if not member.was_alive or member.killed < math.inf or books.jumped_at > 0 or member.slow:
+        return True
+    if member.process.held_up_at > 0 or {"lease", "extend"} & member.faults:
+        return True
+    if member.over and ("settle" in member.faults or member.error is not None):
+        return True
+    return run is not None and run.move.startswith("deaf")  # it is not kept alive for ever
+
+
+def _followed(books: Books) -> None:
+    """What was to follow did, and what was not did not."""
+    created = {id for id, _ in books.created}
+    for run in books.runs.values():
+        if run.follows and run.how == "succeeded" and not run.told and run.token in books.settled:
+            is_success = books.settled[run.token][0].note is None or (
+                books.settled[run.token][0].note.reason == "succeeded"
+            )
+            if is_success and run.follows not in created:
+                books.blame(f"{run.follows} was to follow, and was not sent")
+        elif run.follows in created and run.how != "succeeded":
+            books.blame(f"{run.follows} was sent, although {run.token} has {run.how}")
 
 
 _ALWAYS = (WorkerStarted, WorkerStopped, AttemptStarted, AttemptSettled, ResultDropped)

@@ -36,7 +36,8 @@ class Leased:
     at: float
     until: float
     counters: Counters
-    took_over: bool
+    took_over: int | None
+    """The token of the lease that had run out."""
     cancelled: bool = False
 
 
@@ -54,6 +55,8 @@ class Run:
     how: str = "runs"
     told: list[float] = field(default_factory=list)
     """When it was told to stop."""
+    follows: str = ""
+    """The id of what is to follow from it, if it succeeds."""
 
 
 @dataclass
@@ -153,7 +156,7 @@ class WatchedStore(MemoryBroker):
                 message.leased_at,
                 message.visible_at,
                 lease.counters,
-                took_over=life in books.current,
+                took_over=books.current.get(life),
             )
             books.current[life] = token
             books.trace.append(("leased", books.name(message.id), token))

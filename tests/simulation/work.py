@@ -24,7 +24,7 @@ class Work(bee.Job):
 MOVES = (
     *("ok", "ok", "ok", "result", "then", "group", "progress", "fail", "fail", "permanent"),
     *("retry", "snooze", "delete", "archive", "reschedule", "hang", "deaf", "hard", "slow", "block"),
-    *("exit", "interrupt", "stop", "group error", "self cancel", "leak", "odd error"),
+    *("then fail", "exit", "interrupt", "stop", "group error", "self cancel", "leak", "odd error"),
 )
 
 
@@ -86,7 +86,7 @@ class Hands:
             case "hang":
                 await asyncio.sleep(LONG)
             case "slow":
-                await self._slow(seconds)
+                await self._slow(run, seconds)
             case _:
                 await asyncio.sleep(seconds)
         if delivery.awaits:
@@ -101,8 +101,11 @@ class Hands:
         match name:
             case "result":
                 return {"number": seconds}
-            case "then":
-                delivery.then(Work(), id=f"{run.id}+{run.token}", delay=seconds)
+            case "then" | "then fail":
+                run.follows = delivery.then(Work(), id=f"{run.id}+{run.token}", delay=seconds)
+                if name == "then fail":
+                    run.how = "failed"
+                    raise RuntimeError("it fails after all")
             case "group":
                 children = [Work(), Work(("fail:0",)), Work(("snooze:1",))]
                 delivery.group(children, then=Work(), id=f"{run.id}*{run.token}")
@@ -141,12 +144,14 @@ class Hands:
             run.told.append(self._simulation.now)
             await asyncio.sleep(LONG)
 
-    async def _slow(self, seconds: float) -> None:
+    async def _slow(self, run: Run, seconds: float) -> None:
         """Takes a moment to tidy up when it is told to stop."""
         try:
             await asyncio.sleep(LONG)
-        finally:
+        except asyncio.CancelledError:
+            run.told.append(self._simulation.now)
             await asyncio.sleep(min(seconds, 1.0))
+            raise
 
 
 def _fail(run: Run, name: str) -> None:

@@ -13,9 +13,10 @@ import bee_core as bee
 from bee_core.errors import BrokerError, WorkerStuck
 from bee_core.events import AttemptLost, AttemptStarted, Event
 from bee_core.message import IfTaken, Update
+from bee_core.strategy import resolve
 from bee_core.testing.simulation import Nothing, Process, Simulation
 from bee_core.testing.simulation.simulation import SimulatedClock
-from bee_core.ticks import SCHEDULE
+from bee_core.ticks import SCHEDULE, message_id
 from tests.simulation.audit import audit, audit_end
 from tests.simulation.books import QUEUE, Books, Leased, Member, Run, WatchedStore
 from tests.simulation.wire import DEADLINE, Link, Weather
@@ -23,7 +24,7 @@ from tests.simulation.work import Hands, Work, draw_moves, draw_policy
 
 LIMIT = 1500.0
 """Seconds in which a last worker must have done everything, when nothing goes wrong any more."""
-LEAVING = 8 * DEADLINE
+LEAVING = 3 * DEADLINE
 """Seconds in which a worker must have left, beside the grace that its jobs have."""
 
 
@@ -180,15 +181,27 @@ class World:
         for weather in self.weathers:
             weather.trouble = weather.slowness = 0.0
             weather.cut = False
+        if self.chance.random() < 0.3:
+            await self._consumed()
         for member in list(self.books.members.values()):
             if member.concurrency and self._is_alive(member):
                 self._end(member)
         for member in list(self.books.members.values()):
             if member.concurrency and member.process.alive:
-                held_up = max(0.0, member.process.stopped_until - self.simulation.now)
+                held_up = max(0.0, member.process.held_up_at - self.simulation.now)
                 grace = max(0.0, member.stopping - self.simulation.now)
                 await self._ended(member, held_up + grace + LEAVING)
                 audit_end(self.books, member)
+
+    async def _consumed(self) -> None:
+        """Whoever lives and was not told to stop does all that is left."""
+        until = self.simulation.now + LIMIT
+        while any(self._is_alive(m) for m in self.books.members.values() if m.concurrency):
+            if all(id.startswith(message_id("")) for id in self.store.live()):
+                return
+            if self.simulation.now > until:
+                raise TimeoutError("a worker lives, and does not consume")
+            await asyncio.sleep(10.0)
 
     # Workers.
 
@@ -338,6 +351,9 @@ class World:
         books, name = self.books, member.process.name
         self._note(name, "runs", books.name(run.id), run.token, run.move)
         lease = books.leases[run.token]
+        stall = resolve(books.policy_of[lease.life], books.policy).on_stall
+        if lease.id not in books.changed and lease.counters.stalls > allowed_stalls(stall):
+            books.blame(f"{name} runs {run.token}, which has stalled too often")
         if run.token in books.runs:
             books.blame(f"{name} runs {run.token} twice")
         if member.busy >= member.concurrency:
@@ -372,6 +388,13 @@ class World:
     def _note(self, *what: Any) -> None:
         if not self.simulation.over:
             self.books.trace.append((round(self.simulation.now, 6), *what))
+
+
+def allowed_stalls(strategy: bee.StallStrategy) -> float:
+    """How often a job may take its worker down and run again."""
+    if not isinstance(strategy, bee.Repeat):
+        return 0
+    return math.inf if strategy.times is None else strategy.times
 
 
 _ACTS = (
