@@ -1,7 +1,7 @@
 """Simulated runs by the thousand, or one of them with all that happens in it.
 
-    python -m tests.simulation --seeds 100000
-    python -m tests.simulation --seed 42
+python -m tests.simulation --seeds 100000
+python -m tests.simulation --seed 42
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def _settled_as_it_ran(books: Books, lease: Leased, settlement: Settlement) -> N
     member = next(m for m in books.members.values() if _is_of(m, lease))
     run, name = books.runs.get(lease.token), books.name(lease.id)
     given_back = settlement.note is None and settlement.counters == Counters(releases=1)
-    if given_back and (run is None or "settle" in member.faults):
-        if isinstance(settlement.disposition, Reschedule):
-            return
+    may_be = run is None or "settle" in member.faults
+    if given_back and may_be and isinstance(settlement.disposition, Reschedule):
+        return
     if lease.id in books.changed:  # with another policy
         return
     rules = resolve(books.policy_of[lease.life], books.policy)
@@ -191,10 +191,8 @@ def _followed(books: Books) -> None:
     created = {id for id, _ in books.created}
     for run in books.runs.values():
         if run.follows and run.how == "succeeded" and not run.told and run.token in books.settled:
-            is_success = books.settled[run.token][0].note is None or (
-                books.settled[run.token][0].note.reason == "succeeded"
-            )
-            if is_success and run.follows not in created:
+            note = books.settled[run.token][0].note
+            if (note is None or note.reason == "succeeded") and run.follows not in created:
                 books.blame(f"{run.follows} was to follow, and was not sent")
         elif run.follows in created and run.how != "succeeded":
             books.blame(f"{run.follows} was sent, although {run.token} has {run.how}")

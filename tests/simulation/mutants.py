@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from bee_core import attempt, held
+from bee_core import attempt, held, verdict
+from bee_core import outcome as outcomes
 from bee_core.attempt import Attempt
 from bee_core.errors import OutcomeUnknown
 from bee_core.fetcher import Fetcher
@@ -87,12 +88,6 @@ def a_lease_that_cannot_be_renewed_is_not_given_up() -> Iterator[None]:
 
 
 @planted
-def what_has_ended_and_is_not_settled_is_not_renewed() -> Iterator[None]:
-    with _patched(Heartbeat, "_deserves", lambda self, attempt, now: attempt.running):
-        yield
-
-
-@planted
 def the_heartbeat_renews_too_late() -> Iterator[None]:
     init = Heartbeat.__init__
 
@@ -105,10 +100,10 @@ def the_heartbeat_renews_too_late() -> Iterator[None]:
 
 @planted
 def an_interrupted_job_counts_an_error() -> Iterator[None]:
-    tally = held.tally
+    tally = outcomes.tally
 
-    def harsh(outcome: Outcome) -> Counters:
-        return Counters(errors=1) if isinstance(outcome, Interrupted) else tally(outcome)
+    def harsh(how: Outcome) -> Counters:
+        return Counters(errors=1) if isinstance(how, Interrupted) else tally(how)
 
     with _patched(held, "tally", harsh):
         yield
@@ -116,10 +111,10 @@ def an_interrupted_job_counts_an_error() -> Iterator[None]:
 
 @planted
 def a_timeout_counts_twice() -> Iterator[None]:
-    tally = held.tally
+    tally = outcomes.tally
 
-    def harsh(outcome: Outcome) -> Counters:
-        return Counters(timeouts=2) if isinstance(outcome, TimedOut) else tally(outcome)
+    def harsh(how: Outcome) -> Counters:
+        return Counters(timeouts=2) if isinstance(how, TimedOut) else tally(how)
 
     with _patched(held, "tally", harsh):
         yield
@@ -127,10 +122,10 @@ def a_timeout_counts_twice() -> Iterator[None]:
 
 @planted
 def an_error_is_not_counted() -> Iterator[None]:
-    tally = held.tally
+    tally = outcomes.tally
 
-    def mild(outcome: Outcome) -> Counters:
-        return Counters() if isinstance(outcome, Failed) else tally(outcome)
+    def mild(how: Outcome) -> Counters:
+        return Counters() if isinstance(how, Failed) else tally(how)
 
     with _patched(held, "tally", mild):
         yield
@@ -237,7 +232,7 @@ def a_worker_that_met_trouble_takes_no_more() -> Iterator[None]:
 
 @planted
 def what_follows_is_sent_after_a_failure_too() -> Iterator[None]:
-    settlement_for = held.settlement_for
+    settlement_for = verdict.settlement_for
 
     def eager(attempt: Attempt, *args: Any) -> Settlement:
         settlement = settlement_for(attempt, *args)
@@ -250,7 +245,7 @@ def what_follows_is_sent_after_a_failure_too() -> Iterator[None]:
 
 @planted
 def what_follows_is_forgotten() -> Iterator[None]:
-    settlement_for = held.settlement_for
+    settlement_for = verdict.settlement_for
 
     def forgetful(attempt: Attempt, *args: Any) -> Settlement:
         settlement = settlement_for(attempt, *args)
@@ -279,5 +274,3 @@ def a_worker_that_stops_does_not_interrupt_its_jobs() -> Iterator[None]:
 def a_stop_is_not_heard_by_the_fetcher() -> Iterator[None]:
     with _patched(Fetcher, "stop", lambda self: None):
         yield
-
-

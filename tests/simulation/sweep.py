@@ -15,10 +15,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import bee_core as bee
+from bee_core.broker import Store
 from bee_core.testing.simulation import Simulation
 from bee_memory import MemoryBroker
 from tests.chaos import stores
@@ -64,13 +65,13 @@ class Report:
         )
 
 
-def sweep_memory(scenario: Scenario) -> Report:
-    """Every point of a scenario, in simulated time."""
+def sweep_memory(scenario: Scenario, above: Callable[[Store], Store] = lambda it: it) -> Report:
+    """Every point of a scenario, in simulated time. `above` is what the worker has of the store."""
     report, call = Report("memory"), 0
     while True:
         call += 1
         for after in (False, True):
-            died, wrong = _in_simulation(scenario, call, after)
+            died, wrong = _in_simulation(scenario, call, after, above)
             if not died:
                 report.survived += 1
                 return report
@@ -78,7 +79,9 @@ def sweep_memory(scenario: Scenario) -> Report:
             report.faults += [f"{scenario.name} {call} after={after}: {one}" for one in wrong]
 
 
-def _in_simulation(scenario: Scenario, call: int, after: bool) -> tuple[bool, list[str]]:
+def _in_simulation(
+    scenario: Scenario, call: int, after: bool, above: Callable[[Store], Store]
+) -> tuple[bool, list[str]]:
     simulation = Simulation(call)
     clock = simulation.clock
     store = MemoryBroker(clock=clock)
@@ -89,7 +92,7 @@ def _in_simulation(scenario: Scenario, call: int, after: bool) -> tuple[bool, li
         await asyncio.get_running_loop().create_future()
 
     async def direct() -> tuple[bool, list[str]]:
-        broker = Crashing(store, call, after, die)
+        broker = above(Crashing(store, call, after, die))
         task = first.start(live(broker, "jobs", scenario, clock))
         while first.alive and not task.done():
             await asyncio.sleep(0.5)

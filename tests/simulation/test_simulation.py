@@ -15,7 +15,9 @@ from tests.simulation.cheap import cheap_texts
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import World
 
-SECONDS = 25.0
+SECONDS = 15.0
+
+pytestmark = pytest.mark.timeout(600)
 SEEDS_PER_MUTANT = 400
 
 

@@ -98,7 +98,8 @@ class Link(FaultyBroker):
             case "silence after":
                 await asyncio.sleep(DEADLINE)
                 raise OutcomeUnknown(f"no answer to {verb}")
-        return answer
+            case _:
+                return answer
 
     async def _before(
         self, verb: str, fault: str, call: Callable[[], Awaitable[Any]], chance: Random
@@ -126,6 +127,8 @@ class Link(FaultyBroker):
                 director = self._simulation.processes[0]
                 director.start(_later(chance.random() * DEADLINE, call), "late")
                 raise OutcomeUnknown(f"{verb} is still on its way")
+            case _:
+                pass  # it arrives
 
     async def _crash(self, verb: str, when: str) -> None:
         """The process dies here."""
@@ -143,7 +146,9 @@ class Link(FaultyBroker):
         member = self._member
         free = member.concurrency - member.busy
         if not member.ended and options["limit"] > free:
-            self._books.blame(f"{member.process.name} asks for {options['limit']}, with {free} free")
+            self._books.blame(
+                f"{member.process.name} asks for {options['limit']}, with {free} free"
+            )
         return await super().lease(queue, **options)
 
     async def extend(

@@ -23,7 +23,18 @@ class Work(bee.Job):
 
 MOVES = (
     *("ok", "ok", "ok", "result", "then", "group", "progress", "fail", "fail", "permanent"),
-    *("retry", "snooze", "delete", "archive", "reschedule", "hang", "deaf", "hard", "slow", "block"),
+    *(
+        "retry",
+        "snooze",
+        "delete",
+        "archive",
+        "reschedule",
+        "hang",
+        "deaf",
+        "hard",
+        "slow",
+        "block",
+    ),
     *("then fail", "exit", "interrupt", "stop", "group error", "self cancel", "leak", "odd error"),
 )
 
@@ -42,7 +53,9 @@ def draw_policy(chance: Random) -> bee.Policy:
     """Any policy, under which every job comes to an end."""
 
     def repeat(*times: int | None) -> bee.Repeat:
-        return bee.Repeat(chance.choice(times), otherwise=chance.choice((bee.Archive(), bee.Delete())))
+        return bee.Repeat(
+            chance.choice(times), otherwise=chance.choice((bee.Archive(), bee.Delete()))
+        )
 
     return bee.Policy(
         timeout=chance.choice((3, 10, 30)),
@@ -93,9 +106,7 @@ class Hands:
             self._books.gathered[run.id] = (delivery.awaits, len(await delivery.results()))
         return self._answer(run, name, seconds, delivery)
 
-    def _answer(
-        self, run: Run, name: str, seconds: float, delivery: bee.Delivery[Work]
-    ) -> object:
+    def _answer(self, run: Run, name: str, seconds: float, delivery: bee.Delivery[Work]) -> object:
         """How it ends, if nobody has told it to stop."""
         run.how = "succeeded"
         match name:

@@ -1,4 +1,4 @@
-"""One seed: some workers, some jobs, everything that can go wrong, and a last worker that drains."""
+"""One seed: some workers, some jobs, all that can go wrong, and a last worker that drains."""
 
 from __future__ import annotations
 
@@ -129,6 +129,8 @@ class World:
                 await self.store.pause(QUEUE)
                 await asyncio.sleep(5 * self.chance.random())
                 await self.store.resume(QUEUE)
+            case _:
+                pass  # there is nobody to do it to
 
     async def _send(
         self, queue: bee.Queue[Work], if_taken: IfTaken = bee.Keep(), id: str | None = None

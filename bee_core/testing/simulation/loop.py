@@ -7,12 +7,13 @@ import contextvars
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from bee_core.testing.simulation.simulation import Process, Simulation
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _numbers = count()
 
@@ -93,8 +94,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_soon(
         self,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         if self._closed:
@@ -103,13 +104,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
@@ -117,8 +124,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         if self._closed:

@@ -64,7 +64,7 @@ class Process:
 
     def add_loop(self, name: str) -> SimulatedLoop:
         """Another thread, with a loop of its own."""
-        loop = SimulatedLoop(self._simulation, self, name)
+        loop = SimulatedLoop(self._simulation, self, name)  # type: ignore[abstract] # no sockets
         self.loops.append(loop)
         self._simulation.loops.append(loop)
         return loop
@@ -247,7 +247,7 @@ def _no_loop_runs() -> Iterator[None]:
 def _heartbeats_inside() -> Iterator[None]:
     """Let the heartbeats of workers be threads of the simulation's, not of this process's."""
     launch = Heartbeat._launch
-    Heartbeat._launch = _launch  # type: ignore[method-assign]
+    Heartbeat._launch = _launch  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
