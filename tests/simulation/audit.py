@@ -191,8 +191,8 @@ def _followed(books: Books) -> None:
     created = {id for id, _ in books.created}
     for run in books.runs.values():
         if run.follows and run.how == "succeeded" and not run.told and run.token in books.settled:
-            note = books.settled[run.token][0].note
-            if (note is None or note.reason == "succeeded") and run.follows not in created:
+            way = books.settled[run.token][0].disposition  # it may have been given back instead
+            if not isinstance(way, Reschedule) and run.follows not in created:
                 books.blame(f"{run.follows} was to follow, and was not sent")
         elif run.follows in created and run.how != "succeeded":
             books.blame(f"{run.follows} was sent, although {run.token} has {run.how}")
