@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -95,10 +95,8 @@ class Heartbeat:
         self._worker_thread = threading.get_ident()
         self._ended = loop.create_future()
         up: asyncio.Future[None] = loop.create_future()
-        name = f"bee:heartbeat:{self._queue}"
-        thread = threading.Thread(target=self._run, args=(up,), name=name, daemon=True)
         try:
-            thread.start()
+            self._launch(up)
         except BaseException:
             self._ended.set_result(None)
             raise
@@ -133,12 +131,23 @@ class Heartbeat:
             self._hurried = True
             self._alarm.ring()
 
+    def _launch(self, up: asyncio.Future[None]) -> None:
+        """Begin to live, in a thread. A simulation does it in another way."""
+        name = f"bee:heartbeat:{self._queue}"
+        threading.Thread(target=self._run, args=(up,), name=name, daemon=True).start()
+
     # All below runs in the heartbeat's own thread.
 
     def _run(self, up: asyncio.Future[None]) -> None:
+        with self._telling(up):
+            asyncio.run(self._live(up))
+
+    @contextmanager
+    def _telling(self, up: asyncio.Future[None]) -> Iterator[None]:
+        """Whatever becomes of it, the worker is told."""
         assert self._ended is not None
         try:
-            asyncio.run(self._live(up))
+            yield
         except Exception as error:  # there is no clone of this broker, or no loop to be had
             self._tell(partial(_fail, up, error))
         finally:

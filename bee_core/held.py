@@ -246,6 +246,7 @@ class Held:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
         self._early.line.clear()
+        self.settler.drop()
         self.slots.kill()
 
     def _on_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:

@@ -56,6 +56,7 @@ class Settler:
         self._waiting: deque[Ended] = deque()
         self._under_way: list[Ended] = []
         self._unsure: set[int] = set()
+        self._dropped = False
         self._more = asyncio.Event()
         self._done = asyncio.Event()
         self._done.set()
@@ -90,12 +91,16 @@ class Settler:
         """Return when everything put so far is settled."""
         await self._done.wait()
 
+    def drop(self) -> None:
+        """Tell the broker nothing any more."""
+        self._dropped = True
+
     async def _settle(self, batch: Sequence[Ended]) -> None:
         """Until the broker has answered for every one of them."""
         certain = True
         while True:
             try:
-                lost = await self._send(batch)
+                lost = await self._send([ended.settlement for ended in batch])
             except BaseException as error:
                 if own_cancellation(error):
                     raise
@@ -136,7 +141,7 @@ class Settler:
             ended.settlement.receipt, Reschedule(60.0), counters=Counters(releases=1)
         )
         try:
-            await self._broker.settle(self._queue, [plain])
+            await self._send([plain])
         except BaseException as worse:
             if own_cancellation(worse):
                 raise
@@ -145,5 +150,7 @@ class Settler:
         self._answered([ended])
         self._on_refused(ended, shown)
 
-    async def _send(self, batch: Sequence[Ended]) -> AbstractSet[Receipt]:
-        return await self._broker.settle(self._queue, [ended.settlement for ended in batch])
+    async def _send(self, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
+        if self._dropped:
+            await asyncio.get_running_loop().create_future()  # until its task is cancelled
+        return await self._broker.settle(self._queue, settlements)

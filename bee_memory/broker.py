@@ -136,7 +136,7 @@ class MemoryBroker(MemoryInspector, Store):
                 message.holder = holder
                 message.leased_at = now
                 message.visible_at = now + duration
-                q.order(message, now)
+                q.taken(message, now)
                 q.turns.take(message, throttle, now)
                 if key is not None:
                     q.unpark(key, now)  # there may be room for another

@@ -136,7 +136,14 @@ class Queue:
             if current and waits and message.place == place:
                 return message
             heapq.heappop(self.ready)
+            if current and message.visible_at > now:  # the clock was set back, or it was extended
+                heapq.heappush(self.hidden, (message.visible_at, message.sequence, message))
         return None
+
+    def taken(self, message: Message, now: float) -> None:
+        """The first one is leased: it is ready again when its lease has run out."""
+        heapq.heappop(self.ready)
+        self.order(message, now)
 
     def held(self, receipt: Receipt) -> Message | None:
         """The message this receipt holds; None if the receipt is lost."""

@@ -262,3 +262,18 @@ async def test_a_run_with_faults_of_all_kinds_ends_with_every_job_accounted_for(
             if isinstance(event.disposition, bee.Archive)
         )
         assert set(terminal.values()) <= {1}
+
+
+async def test_a_worker_that_is_killed_as_a_settlement_is_tried_again_settles_nothing(
+    bee_clock: ManualClock,
+) -> None:
+    async with at_work(nothing, clock=bee_clock, policy=FOREVER) as (bees, jobs):
+        bees.broker.fail("settle", bee.BrokerUnavailable("no answer"), times=1)
+        await jobs.send(Work(), id="a")
+        await bees.clock.settle()
+        assert 1 == bees.broker.calls["settle"]
+
+        await bees.crash()
+
+        assert 1 == bees.broker.calls["settle"]
+        assert 1 == await live(bees)
