@@ -268,9 +268,3 @@ def the_heartbeat_outlives_its_worker() -> Iterator[None]:
 def a_worker_that_stops_does_not_interrupt_its_jobs() -> Iterator[None]:
     with _patched(Slots, "interrupt", lambda self: None):
         yield
-
-
-@planted
-def a_stop_is_not_heard_by_the_fetcher() -> Iterator[None]:
-    with _patched(Fetcher, "stop", lambda self: None):
-        yield
