@@ -17,8 +17,10 @@ from tests.fuzz.bodies import CODEC, Bodies
 
 SLOWEST = 0.050
 """Seconds of the processor that one body may take; the collector's own not counted."""
+WARM = 10_000
+"""Bodies after which the process has met the largest of each kind, and has its size."""
 GROWTH = 8 * 1024 * 1024
-"""Bytes that the process may grow by after its first tenth."""
+"""Bytes that it may grow by after that, or after the first tenth."""
 
 
 @dataclass
@@ -54,9 +56,9 @@ def run(decodes: int, *, seed: int = 0) -> Decoding:
     """Decode so many bodies."""
     outcome, began = Decoding(seed), time.monotonic()
     bodies, memory = iter(Bodies(seed)), psutil.Process()
-    before = 0
+    before, warm = 0, max(decodes // 10, min(decodes // 2, WARM))
     for number, body in enumerate(islice(bodies, decodes)):
-        if number == decodes // 10:
+        if number == warm:
             gc.collect()
             before = memory.memory_info().rss
         answer, took = timed(body)

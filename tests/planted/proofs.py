@@ -63,7 +63,10 @@ def in_worker(bug: Bug) -> Caught | None:
     """The first test that notices a bug in the worker, in a process of its own."""
     began = time.monotonic()
     command = [sys.executable, "-m", "tests.planted.child", bug.name]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+    try:
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return None
     seconds = time.monotonic() - began
     if ended.returncode == 0:
         return None

@@ -102,7 +102,7 @@ OTHERS = (
         "decide",
         "            return _terminal(rules.on_error)",
         "            return rules.on_error if not isinstance(rules.on_error, Repeat) else Reschedule(1)",
-        "tests/worker/test_raising.py::test_a_permanent_error_ends_repeats_at_once",
+        "tests/core/test_decide.py",
     ),
     bug(
         "a job that is repeated is followed all the same",

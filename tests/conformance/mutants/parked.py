@@ -192,7 +192,7 @@ class PurgeLeavesThosePassedOver(MemoryBroker):
 
 def _pick(turns: Turns, key: str, order: Any) -> Message | None:
     """The next of a key, by an order of one's own."""
-    waiting = {id(one): one for place, one in turns.parked.pop(key, []) if one.place == place}
+    waiting = {id(one): one for _, place, one in turns.parked.pop(key, []) if one.place == place}
     mine = sorted((one for one in waiting.values() if one.parked and one.key == key), key=order)
     for one in mine[1:]:
         turns.park(one)
