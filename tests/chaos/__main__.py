@@ -24,13 +24,20 @@ from tests.evidence import record
 
 NAMES = ("memory", *stores.NAMES)
 STORMS = {
-    "kills": Plan(jobs=25_000, seconds=120, kills=2_000, processes=20, longest=300),
+    "kills": Plan(jobs=6_000, seconds=120, kills=2_000, processes=20, longest=1000),
     "restarts": Plan(jobs=60_000, seconds=120, restarts=80, processes=8),
-    "breaks": Plan(jobs=50_000, seconds=90, breaks=4_000, processes=24),
+    "breaks": Plan(jobs=65_000, seconds=90, breaks=4_000, processes=24, lease=4),
     "stops": Plan(jobs=20_000, seconds=30, stops=100, processes=24),
     "clocks": Plan(jobs=10_000, seconds=30, jumps=50, processes=6),
     "all at once": Plan(
-        jobs=40_000, seconds=90, kills=500, restarts=20, breaks=1_000, stops=20, processes=20
+        jobs=45_000,
+        seconds=90,
+        kills=500,
+        restarts=20,
+        breaks=1_000,
+        stops=20,
+        processes=20,
+        lease=4,
     ),
 }
 IN_MEMORY = {

@@ -77,6 +77,8 @@ class Report:
     """Workers that took no more jobs when all was well again."""
     redelivered: list[float] = field(default_factory=list)
     """Seconds from a kill to the next run of a job that it cut short."""
+    unsettled: list[float] = field(default_factory=list)
+    """Seconds from the end of a handler to when its worker knew that it was settled."""
     back: list[float] = field(default_factory=list)
     """Seconds from the return of a server to the next job settled."""
     unfinished: list[str] = field(default_factory=list)
@@ -143,6 +145,9 @@ class Report:
             "ended twice, otherwise": self.again_otherwise,
             "done, then sent again after a lost answer": self.sent_twice,
             "settlements refused, lease lost": self.refused,
+            "from a handler's end to the store's word, ms: median": round(
+                1000 * percentile(self.unsettled, 0.5), 1
+            ),
             "run again after a kill, s: median": round(percentile(self.redelivered, 0.5), 2),
             "run again after a kill, s: 99 %": round(percentile(self.redelivered, 0.99), 2),
             "back at work after a restart, s: slowest": round(max(self.back, default=0.0), 2),
@@ -188,6 +193,12 @@ def account(
         later = [other.at for other in audit.runs[id] if other.token > run.token]
         if run.pid in killed and later:  # if it was not run again, it had been settled, unheard
             report.redelivered.append(min(later) - killed[run.pid])
+    ends = {(id, run.token): run.at for id, runs in audit.ended.items() for run in runs}
+    report.unsettled = [
+        entry.at - ends[entry.id, entry.token]
+        for entry in found
+        if entry.what == "settled" and (entry.id, entry.token) in ends
+    ]
     settled = audit.settled_at
     returns = [entry.at for entry in found if entry.what == "back"]
     report.back = [_next(settled, back) - back for back in returns]

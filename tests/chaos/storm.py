@@ -123,8 +123,8 @@ class Storm:
             port = urlsplit(url).port
             assert port is not None, "there is no port to lead a line to"
             self._line = Line(port, directory, seed=plan.seed, longest=plan.lease)
-        self._at_work = _through(url, self._line)
-        self._pool = Pool(self._start, plan.processes)
+        self._at_work = _through(url, self._line, plan.lease / 2)
+        self._pool = Pool(self._start, self._is_up, plan.processes)
         self._sender = 0
 
     def run(self) -> Report:
@@ -213,6 +213,9 @@ class Storm:
         where = self._at_work, self._directory
         return start(*where, concurrency=plan.concurrency, lease=plan.lease)
 
+    def _is_up(self, pid: int) -> bool:
+        return (self._directory / f"{pid}.ledger").exists()
+
     def _fork_sender(self) -> int:
         plan = self._plan
         load = Load(plan.jobs, plan.jobs / plan.seconds, plan.longest, plan.seed)
@@ -247,13 +250,15 @@ class Storm:
         await _until_empty(self._url, _PATIENCE)
 
 
-def _through(url: str, line: Line | None) -> str:
+def _through(url: str, line: Line | None, deadline: float) -> str:
     """The URL for workers: through the line, and with a deadline that fits a short lease."""
     parts = urlsplit(url)
     if line is not None:
         user, at, _ = parts.netloc.rpartition("@")
         parts = parts._replace(netloc=f"{user}{at}127.0.0.1:{line.port}")
-    options = "deadline=1" + ("&pool_size=2" if parts.scheme.startswith("postgres") else "")
+    options = f"deadline={deadline}" + (
+        "&pool_size=2" if parts.scheme.startswith("postgres") else ""
+    )
     query = f"{parts.query}&{options}" if parts.query else options
     return parts._replace(query=query).geturl()
 

@@ -14,8 +14,12 @@ from typing import Any
 
 import bee_core as bee
 from bee_core.events import AttemptLost, AttemptSettled, Event
+from bee_pg import PgBroker
+from bee_redis import RedisBroker
 from tests.chaos.ledger import Ledger
 
+WARM = (PgBroker, RedisBroker)
+"""Imported before the fork: it is most of what it takes to start a worker."""
 QUEUE = "chaos"
 LEASE = 2.0
 
