@@ -90,3 +90,12 @@ async def _until_fewer(broker: bee.Store) -> None:
         except bee.BrokerError:
             pass  # asked again in a moment
         await asyncio.sleep(_AGAIN * 5)
+
+
+async def until_empty(url: str, patience: float) -> int:
+    """Wait until nothing is live any more, or patience ends; return how much is left then."""
+    deadline = time.monotonic() + patience
+    async with bee.connect(url) as broker:
+        while (left := (await broker.stats(QUEUE)).live) and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+    return left

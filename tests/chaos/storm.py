@@ -28,8 +28,8 @@ from tests.chaos.ledger import Ledger, entries
 from tests.chaos.line import Line
 from tests.chaos.pool import Pool
 from tests.chaos.report import Held, Report, account
-from tests.chaos.sending import CALLED, Load, send, send_on
-from tests.chaos.workers import QUEUE, fork, fork_worker, start_worker
+from tests.chaos.sending import CALLED, Load, send, send_on, until_empty
+from tests.chaos.workers import fork, fork_worker, start_worker
 from tests.servers import free_port
 
 _STEP = 0.02
@@ -148,7 +148,7 @@ class Storm:
         self._wait_until(until, self._all_sent)
         report.unfinished = self._unfinished()
         self._calm()
-        asyncio.run(_until_empty(self._url, _PATIENCE + 10 * plan.lease))
+        asyncio.run(until_empty(self._url, _PATIENCE + 10 * plan.lease))
         report.stuck = len(self._stuck())
         report.deserters = len(self._pool.deserters)
         self._pool.stop()
@@ -247,7 +247,7 @@ class Storm:
         load = Load(CALLED * self._plan.processes, rate=math.inf, longest=100.0)
         async with bee.connect(self._url) as broker:
             await send_on(broker, self._ledger, load)
-        await _until_empty(self._url, _PATIENCE)
+        await until_empty(self._url, _PATIENCE)
 
 
 def _through(url: str, line: Line | None, deadline: float) -> str:
@@ -261,13 +261,6 @@ def _through(url: str, line: Line | None, deadline: float) -> str:
     )
     query = f"{parts.query}&{options}" if parts.query else options
     return parts._replace(query=query).geturl()
-
-
-async def _until_empty(url: str, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    async with bee.connect(url) as broker:
-        while (await broker.stats(QUEUE)).live and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)
 
 
 async def _held(url: str) -> Held:
