@@ -317,9 +317,7 @@ class Model:
         if successor is not None:
             _merge(message, successor)
 
-    def _end(
-        self, message: Message, to: Terminal, result: bytes, keep: float, now: float
-    ) -> None:
+    def _end(self, message: Message, to: Terminal, result: bytes, keep: float, now: float) -> None:
         """A message is gone, or put away; its successor follows; and who is to hear of it does."""
         end = Report(message.id, message.note or Note("ruled"), result)
         del self.live[message.id]
