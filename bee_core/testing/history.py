@@ -6,8 +6,8 @@ clock that they share. `bee_core.testing.recording` writes one as lines of JSON;
 never answered, because the process was killed or the connection broke, may have happened or not, at
 any time after.
 
-It takes for granted that an id is sent for one message only (again only if the answer was lost), that
-nobody cancels or restores, and that settlements count no deliveries and no stalls.
+It takes for granted that an id is sent for one message only (again only if the answer was lost),
+that nobody cancels or restores, and that settlements count no deliveries and no stalls.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -133,6 +134,9 @@ class _Life:
     def of(self, verb: Verb) -> Iterator[_Call]:
         return (call for call in self.calls if call.verb == verb)
 
+    def about(self, token: int) -> list[_Call]:
+        return [call for call in self.calls if call.item.token == token]
+
     def leases(self) -> list[_Call]:
         """In the order of their tokens."""
         return sorted(self.of("lease"), key=lambda call: call.item.token)
@@ -182,7 +186,7 @@ def _faults(
     yield from _place(life, left.get(life.id, ()))
     yield from _settled_once(life)
     leases = life.leases()
-    for before, after in zip(leases, leases[1:], strict=False):
+    for before, after in pairwise(leases):
         yield from _tokens_grow(life, before, after)
         yield from _one_holder(life, before, after)
     yield from _in_time(life, leases, bool(left.get(life.id)), within)
@@ -238,14 +242,13 @@ def _tokens_grow(life: _Life, before: _Call, after: _Call) -> Iterator[Fault]:
 
 def _one_holder(life: _Life, before: _Call, after: _Call) -> Iterator[Fault]:
     """The earlier token was of no use any more when the later one was given; and not before."""
-    mine = [c for c in life.calls if c.item.token == before.item.token and c.verb != "lease"]
+    mine = [c for c in life.about(before.item.token) if c.verb != "lease"]
     for call in mine:
         if call.applied and call.began > after.ended:
             text = f"token {before.item.token} was good though {after.item.token} was given"
             yield Fault("two holders", life.id, f"{call.verb}: {text}")
-    let_go = any(
-        c.verb == "settle" and c.applied is not False and c.began < after.ended for c in mine
-    )
+    settled = [c for c in mine if c.verb == "settle" and c.applied is not False]
+    let_go = any(c.began < after.ended for c in settled)
     extensions = [c for c in mine if c.verb == "extend" and c.applied is not False]
     until = before.began + before.duration
     for call in extensions:
@@ -266,9 +269,7 @@ def _in_time(
         return
     nexts: list[_Call | None] = [*leases[1:], None]
     for lease, after in zip(leases, nexts, strict=False):
-        mine = [
-            c for c in life.calls if c.item.token == lease.item.token and c.applied is not False
-        ]
+        mine = [c for c in life.about(lease.item.token) if c.applied is not False]
         if any(call.verb == "settle" for call in mine):
             continue
         unanswered = any(call.ended == math.inf for call in mine)

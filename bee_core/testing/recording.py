@@ -1,4 +1,4 @@
-"""A broker that writes down what it is asked and what it answers: see `bee_core.testing.history`."""
+"""A broker that writes down what it is asked and what it answers. `history` judges that."""
 
 from __future__ import annotations
 
