@@ -1,0 +1,1 @@
+"""The model test on every store, and the proof of its teeth."""

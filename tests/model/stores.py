@@ -1,0 +1,83 @@
+"""The stores that the model test is run on, by one command each:
+
+python -m tests.model.stores memory --runs 2000
+python -m tests.model.stores valkey --runs 2000
+python -m tests.model.stores pg --runs 2000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+
+from bee_core.testing.model import Card, run_model
+from bee_memory import MemoryBroker
+from bee_pg import PgBroker
+from bee_redis import RedisBroker
+from tests.model.clocks import MovedClock, MovedPostgres, MovedValkey
+from tests.servers import PgServer, RedisServer, valkey_binary
+
+Run = Callable[..., Card]
+"""`run(runs=, steps=, seed=)` on one store."""
+
+
+def on_memory(kind: type[MemoryBroker] = MemoryBroker, **how: int) -> Card:
+    """On the memory broker, or a mutant of it."""
+    clock = MovedClock()
+    return run_model(lambda: kind(clock=clock), advance=clock.advance, **how)
+
+
+def on_valkey(server: RedisServer, **how: int) -> Card:
+    """On Valkey or Redis; the server forgets its scripts now and then."""
+    moved = MovedValkey(server)
+    with moved.moved():
+        return run_model(
+            lambda: RedisBroker(server.url),
+            advance=moved.advance,
+            disturb=moved.flush_scripts,
+            **how,
+        )
+
+
+def on_postgres(server: PgServer, **how: int) -> Card:
+    """On PostgreSQL."""
+    asyncio.run(_migrate(server.url))
+    moved = MovedPostgres(server)
+    with moved.moved():
+        return run_model(lambda: PgBroker(server.url), advance=moved.advance, **how)
+
+
+async def _migrate(url: str) -> None:
+    async with PgBroker(url, migrate=True) as broker:
+        await broker.queues()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("store", choices=["memory", "valkey", "pg"])
+    for option, usual in (("--runs", 2000), ("--steps", 50), ("--seed", 0)):
+        parser.add_argument(option, type=int, default=usual)
+    options = vars(parser.parse_args())
+    match options.pop("store"):
+        case "memory":
+            card = on_memory(**options)
+        case "valkey":
+            server = RedisServer(valkey_binary())
+            try:
+                card = on_valkey(server, **options)
+            finally:
+                server.stop()
+        case _:
+            postgres = PgServer(18)
+            try:
+                card = on_postgres(postgres, **options)
+            finally:
+                postgres.stop()
+    sys.stdout.write(f"{card}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
