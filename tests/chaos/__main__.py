@@ -24,10 +24,10 @@ from tests.evidence import record
 
 NAMES = ("memory", *stores.NAMES)
 STORMS = {
-    "kills": Plan(jobs=6_000, seconds=120, kills=2_000, processes=20, longest=1000),
+    "kills": Plan(jobs=6_000, seconds=120, kills=2_000, processes=20, longest=1000, history=True),
     "restarts": Plan(jobs=60_000, seconds=120, restarts=80, processes=8),
     "breaks": Plan(jobs=65_000, seconds=90, breaks=4_000, processes=24, lease=4),
-    "stops": Plan(jobs=20_000, seconds=30, stops=100, processes=24),
+    "stops": Plan(jobs=20_000, seconds=30, stops=100, processes=24, history=True),
     "clocks": Plan(jobs=10_000, seconds=30, jumps=50, processes=6),
     "all at once": Plan(
         jobs=45_000,

@@ -7,10 +7,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import bee_core as bee
 from bee_core.cli.common.selecting import pages
 from bee_core.stored import State
+from bee_core.testing import history
 from tests.chaos.ledger import Audit, Entry
 from tests.chaos.workers import QUEUE
 from tests.evidence.proof import Figure
@@ -83,6 +85,10 @@ class Report:
     """Seconds from the return of a server to the next job settled."""
     unfinished: list[str] = field(default_factory=list)
     """What was planned and could not be done in time."""
+    records: int = 0
+    """Calls and answers that were written down and judged."""
+    broken: list[str] = field(default_factory=list)
+    """What the history says that must not be."""
     seconds: float = 0.0
 
     def __add__(self, other: Report) -> Report:
@@ -122,7 +128,7 @@ class Report:
             found.append(f"of the jobs of killed workers, 1 in 100 ran only {most:.2f} s later")
         if (slowest := max(self.back, default=0.0)) > SLACK:
             found.append(f"workers took {slowest:.1f} s to come back")
-        return found + self.unfinished
+        return found + self.broken[:5] + self.unfinished
 
     def figures(self) -> dict[str, Figure]:
         """In the order in which they are shown."""
@@ -152,6 +158,7 @@ class Report:
             "run again after a kill, s: 99 %": round(percentile(self.redelivered, 0.99), 2),
             "back at work after a restart, s: slowest": round(max(self.back, default=0.0), 2),
             "workers that took no more jobs": self.stuck,
+            "calls and answers checked as a history": self.records,
             "seconds": round(self.seconds),
         }
 
@@ -202,6 +209,17 @@ def account(
     settled = audit.settled_at
     returns = [entry.at for entry in found if entry.what == "back"]
     report.back = [_next(settled, back) - back for back in returns]
+
+
+def judge(report: Report, directory: Path, held: Held) -> None:
+    """Check the history of all calls: tokens, holders, counters, when a job came again."""
+    left = {id: ["live"] for id in held.waiting}
+    for id, times in held.archived.items():
+        left.setdefault(id, []).extend(["archived"] * times)
+    records = history.read(directory)
+    report.records = len(records)
+    faults = history.check(records, left, within=SLACK)
+    report.broken = [f"{fault.kind}: {fault.id} {fault.text}" for fault in faults]
 
 
 def _next(times: Sequence[float], after: float) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import bee_core as bee
 from tests.chaos.ledger import Ledger
-from tests.chaos.workers import QUEUE, Bad, Jobs, Kept, some_job
+from tests.chaos.workers import QUEUE, Bad, Jobs, Kept, connect, some_job
 
 _STEP = 0.05
 _BATCH = 500
@@ -35,11 +35,11 @@ class Load(NamedTuple):
     seed: int = 0
 
 
-async def send(url: str, directory: Path, load: Load) -> None:
+async def send(url: str, directory: Path, load: Load, *, history: bool = False) -> None:
     """Send until SIGTERM, and all that is to be sent at least."""
     enough = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, enough.set)
-    async with bee.connect(url) as broker:
+    async with connect(url, directory, history=history) as broker:
         await send_on(broker, Ledger(directory), load, enough)
 
 

@@ -27,9 +27,9 @@ from tests.chaos.clocks import Clocks
 from tests.chaos.ledger import Ledger, entries
 from tests.chaos.line import Line
 from tests.chaos.pool import Pool
-from tests.chaos.report import Held, Report, account
+from tests.chaos.report import Held, Report, account, judge
 from tests.chaos.sending import CALLED, Load, send, send_on, until_empty
-from tests.chaos.workers import fork, fork_worker, start_worker
+from tests.chaos.workers import connect, fork, fork_worker, start_worker
 from tests.servers import free_port
 
 _STEP = 0.02
@@ -54,6 +54,8 @@ class Plan:
     lease: float = 2.0
     longest: float = 30.0
     """Milliseconds of a job."""
+    history: bool = False
+    """Whether every call is written down, to be judged by bee_core.testing.history."""
     seed: int = 0
 
     @property
@@ -156,6 +158,8 @@ class Storm:
         if self._line is not None:
             report.faults_of_lines = self._line.happened()
         account(report, entries(self._directory), held, self._pool.killed)
+        if plan.history:
+            judge(report, self._directory, held)
         report.seconds = time.monotonic() - started
         return report
 
@@ -207,7 +211,7 @@ class Storm:
 
     def _start(self) -> int:
         plan = self._plan
-        start = fork_worker
+        start = partial(fork_worker, history=plan.history)
         if self._clocks is not None:
             start = partial(start_worker, self._clocks.workers.environment)
         where = self._at_work, self._directory
@@ -219,7 +223,7 @@ class Storm:
     def _fork_sender(self) -> int:
         plan = self._plan
         load = Load(plan.jobs, plan.jobs / plan.seconds, plan.longest, plan.seed)
-        return fork(lambda: send(self._at_work, self._directory, load))
+        return fork(lambda: send(self._at_work, self._directory, load, history=plan.history))
 
     def _all_sent(self) -> bool:
         if self._sender and os.waitpid(self._sender, os.WNOHANG)[0]:
@@ -245,7 +249,8 @@ class Storm:
 
     async def _call_all(self) -> None:
         load = Load(CALLED * self._plan.processes, rate=math.inf, longest=100.0)
-        async with bee.connect(self._url) as broker:
+        history = self._plan.history
+        async with connect(self._url, self._directory, history=history) as broker:
             await send_on(broker, self._ledger, load)
         await until_empty(self._url, _PATIENCE)
 

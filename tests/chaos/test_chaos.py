@@ -10,9 +10,11 @@ from tests.chaos.storm import Plan
 
 @pytest.mark.parametrize("store", stores.NAMES)
 def test_workers_killed_at_random_lose_nothing(store: str) -> None:
-    report = storm.run(store, Plan(jobs=2_000, seconds=4, kills=30, processes=4, longest=100))
+    plan = Plan(jobs=2_000, seconds=4, kills=30, processes=4, longest=100, history=True)
+    report = storm.run(store, plan)
 
     assert [] == report.faults
+    assert report.records > 4_000
     assert report.sent >= 2_000
     assert report.cut_short > 0, "something was running where a process was killed"
 

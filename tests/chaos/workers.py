@@ -8,12 +8,14 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import bee_core as bee
 from bee_core.events import AttemptLost, AttemptSettled, Event
+from bee_core.testing.recording import RecordedBroker, Recorder
 from bee_pg import PgBroker
 from bee_redis import RedisBroker
 from tests.chaos.ledger import Ledger
@@ -52,6 +54,16 @@ class Moody(
 
 
 Jobs = Work | Kept | Bad | Moody
+
+
+@asynccontextmanager
+async def connect(url: str, directory: Path, *, history: bool) -> AsyncIterator[bee.Store]:
+    """A broker; one that writes its history, if that is wanted."""
+    async with bee.connect(url) as broker:
+        if history:
+            yield RecordedBroker(broker, Recorder(directory, str(os.getpid())))
+        else:
+            yield broker
 
 
 def some_job(chance: random.Random, number: int, longest: float) -> Jobs:
@@ -101,9 +113,16 @@ def make_worker(
     )
 
 
-def fork_worker(url: str, directory: Path, *, concurrency: int = 20, lease: float = LEASE) -> int:
+def fork_worker(
+    url: str,
+    directory: Path,
+    *,
+    concurrency: int = 20,
+    lease: float = LEASE,
+    history: bool = False,
+) -> int:
     """Start a worker process; return its pid. SIGTERM stops it gracefully."""
-    return fork(lambda: work(url, directory, concurrency=concurrency, lease=lease))
+    return fork(lambda: work(url, directory, concurrency=concurrency, lease=lease, history=history))
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -121,9 +140,11 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
         os._exit(code)
 
 
-async def work(url: str, directory: Path, *, concurrency: int, lease: float) -> None:
+async def work(
+    url: str, directory: Path, *, concurrency: int, lease: float, history: bool = False
+) -> None:
     """Be a worker until SIGTERM."""
-    async with bee.connect(url) as broker:
+    async with connect(url, directory, history=history) as broker:
         worker = make_worker(broker, Ledger(directory), concurrency=concurrency, lease=lease)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()

@@ -126,17 +126,20 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - x_mean) * (y - y_mean) for x, y in points) / spread if spread else 0.0
 
 
-def run(store: str, *, seconds: float, idle: float) -> Report:
-    """Load for so many seconds, nothing for so many more."""
+def run(store: str, *, seconds: float, idle: float, lease: float = 30.0) -> Report:
+    """Load for so many seconds, nothing for so many more.
+
+    What a worker and a store in memory remember of leases they do for as long as a lease lasts.
+    """
     with ExitStack() as stack:
         server = None if store == "memory" else stores.durable(store)
         if server is not None:
             stack.callback(server.stop)
         if server is None:
-            worker = sender = fork(_both)
+            worker = sender = fork(lambda: _both(lease))
         else:
             url = server.url
-            worker, sender = fork(lambda: _work(url)), fork(lambda: _send(url))
+            worker, sender = fork(lambda: _work(url, lease)), fork(lambda: _send(url))
         for pid in {worker, sender}:
             stack.callback(_end, pid)
         process, samples = psutil.Process(worker), []
@@ -181,16 +184,16 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-async def _work(url: str) -> None:
+async def _work(url: str, lease: float) -> None:
     async with bee.connect(url) as broker:
-        await _worker(broker).run()
+        await _worker(broker, lease).run()
 
 
-def _worker(broker: bee.Store) -> bee.Worker[Work]:
+def _worker(broker: bee.Store, lease: float) -> bee.Worker[Work]:
     async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
         await asyncio.sleep(0.005)
 
-    return bee.Worker(broker, QUEUE, Work, handle)
+    return bee.Worker(broker, QUEUE, Work, handle, lease=lease)
 
 
 async def _send(url: str) -> None:
@@ -208,9 +211,9 @@ async def _send_on(broker: bee.Store) -> None:
     await asyncio.Event().wait()
 
 
-async def _both() -> None:
+async def _both(lease: float) -> None:
     async with MemoryBroker() as broker:
-        await asyncio.gather(_worker(broker).run(), _send_on(broker))
+        await asyncio.gather(_worker(broker, lease).run(), _send_on(broker))
 
 
 WARM = (PgBroker,)

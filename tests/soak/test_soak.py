@@ -13,7 +13,7 @@ def report(samples: list[Sample]) -> Report:
 
 @pytest.mark.parametrize("store", NAMES)
 def test_a_worker_under_load_does_not_grow_and_an_idle_one_rests(store: str) -> None:
-    found = run(store, seconds=8, idle=2)
+    found = run(store, seconds=8, idle=2, lease=2)
 
     assert [] == found.faults, found.lines()
     assert found.idle_cpu < 0.25 * found.idle_seconds
