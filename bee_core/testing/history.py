@@ -13,6 +13,7 @@ that nobody cancels or restores, and that settlements count no deliveries and no
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ class _Life:
     over: float
     """When the history ends."""
     unknown_leases: Sequence[float]
-    """When leases began of which nobody knows what they gave."""
+    """When leases began of which nobody knows what they gave; in order."""
     calls: list[_Call] = field(default_factory=list)
 
     def of(self, verb: Verb) -> Iterator[_Call]:
@@ -276,7 +277,7 @@ def _in_time(
         latest = max(min(call.ended, life.over) + call.duration for call in mine)
         again = after.ended if after is not None else life.over
         late = again - latest - within
-        missed = sum(began < latest + within for began in life.unknown_leases)
+        missed = bisect_left(life.unknown_leases, latest + within)
         if late > 0 and not unanswered and not missed and (after is not None or is_left):
             text = f"token {lease.item.token} ran out {late + within:.3f} s before that"
             yield Fault("redelivered late", life.id, text)
@@ -286,7 +287,7 @@ def _counters(life: _Life, lease: _Call, leases: Sequence[_Call]) -> Iterator[Fa
     """What a lease says of the past is what has happened."""
     token, told = lease.item.token, lease.item
     known = sum(other.item.token <= token for other in leases)
-    hidden = sum(began < lease.ended for began in life.unknown_leases)
+    hidden = bisect_left(life.unknown_leases, lease.ended)
     if not known <= told.deliveries <= known + hidden:
         text = f"token {token} is delivery {told.deliveries}, but {known} to {known + hidden}"
         yield Fault("counters", life.id, f"{text} are known")

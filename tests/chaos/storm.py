@@ -66,7 +66,7 @@ class Plan:
     @property
     def limit(self) -> float:
         """Seconds after which what was not done stays undone."""
-        return 4 * self.seconds + 60
+        return 10 * self.seconds + 60
 
     def deeds(self, chance: random.Random) -> list[tuple[float, str, int]]:
         """When, what, and how many at once: workers die alone, and several at a time."""
@@ -143,12 +143,15 @@ class Storm:
         self._sender = self._fork_sender()
         for moment, deed, count in plan.deeds(self._chance):
             self._wait_until(started + moment * plan.seconds)
+            if time.monotonic() > started + plan.limit:
+                report.unfinished.append("not all could be done in time")
+                break
             self._do(deed, count)
-        until = started + plan.limit
+        until = max(started + plan.limit, time.monotonic() + _PATIENCE)
         self._wait_until(until, self._all_broken)
         os.kill(self._sender, signal.SIGTERM)
         self._wait_until(until, self._all_sent)
-        report.unfinished = self._unfinished()
+        report.unfinished += self._unfinished()
         self._calm()
         asyncio.run(until_empty(self._url, _PATIENCE + 10 * plan.lease))
         report.stuck = len(self._stuck())
