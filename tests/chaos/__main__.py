@@ -10,6 +10,7 @@ docs/evidence, of which the page docs/explanation/evidence.md is made.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -86,6 +87,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], choices=STORMS, help="one storm")
     parser.add_argument("--record", action="store_true", help="write the figures to docs/evidence")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left behind
     started, reports = time.monotonic(), {}
     for name, report in run_all(options.store, options.scale, options.seed, options.only):
         reports[name] = report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from bee_pg import PgBroker
 from bee_redis import RedisBroker
 from tests.chaos.ledger import Ledger
 
+_LIBC = ctypes.CDLL(None)
 WARM = (PgBroker, RedisBroker)
 """Imported before the fork: it is most of what it takes to start a worker."""
 QUEUE = "chaos"
@@ -133,11 +135,18 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
         return pid
     code = 1
     try:
+        die_with_parent()
         random.seed(os.getpid())
         asyncio.run(work())
         code = 0
     finally:
         os._exit(code)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, however it ends. Only Linux can do that."""
+    if sys.platform == "linux":
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 async def work(
@@ -170,5 +179,6 @@ def stop_all(pids: set[int]) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     url, directory, concurrency, lease = sys.argv[1:]
     asyncio.run(work(url, Path(directory), concurrency=int(concurrency), lease=float(lease)))
