@@ -166,9 +166,8 @@ def _carry_out(
         found, run = asyncio.run(_run(plan, jobs, where, directory, guard, chance, say))
         if as_json:
             done = {"kills": run.killed, "cuts": run.cut, "broken": run.broken, "seed": seed}
-            done |= {"faults": found.faults}
             few = {"lost": len(found.lost), "unexplained": len(found.unexplained)}
-            print_json(msgspec.to_builtins(found) | few | done)
+            print_json(msgspec.to_builtins(found) | few | done | {"faults": found.faults})
         else:
             _conclude(found, run)
         return found
