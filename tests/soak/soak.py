@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import signal
+import struct
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -26,6 +28,7 @@ NAMES = ("memory", *stores.NAMES)
 _RATE = 300.0
 """Jobs a second."""
 _STEP = 0.05
+_COUNT = struct.Struct("q")
 _WARM = 0.3
 """The part of the time in which it may still grow: buffers, prepared statements, arenas."""
 MOST_GROWTH = 1.0
@@ -61,7 +64,7 @@ class Report:
     idle_cpu: float
     """Seconds of a processor."""
     idle_calls: int | None
-    """Commands or transactions of the server, if there is one."""
+    """What Redis has read, or transactions of PostgreSQL, also its own; if there is a server."""
 
     @property
     def steady(self) -> list[Sample]:
@@ -110,7 +113,7 @@ class Report:
         }
         if self.idle_calls is not None:
             calls = round(self.idle_calls / self.idle_seconds, 1)
-            shown["idle: commands or transactions a second"] = calls
+            shown["idle: calls or transactions a second"] = calls
         return shown
 
     def lines(self) -> list[str]:
@@ -132,14 +135,15 @@ def run(store: str, *, seconds: float, idle: float, lease: float = 30.0) -> Repo
     What a worker and a store in memory remember of leases they do for as long as a lease lasts.
     """
     with ExitStack() as stack:
+        sent = mmap.mmap(-1, _COUNT.size)  # shared with whoever is forked
         server = None if store == "memory" else stores.durable(store)
         if server is not None:
             stack.callback(server.stop)
         if server is None:
-            worker = sender = fork(lambda: _both(lease))
+            worker = sender = fork(lambda: _both(lease, sent))
         else:
             url = server.url
-            worker, sender = fork(lambda: _work(url, lease)), fork(lambda: _send(url))
+            worker, sender = fork(lambda: _work(url, lease)), fork(lambda: _send(url, sent))
         for pid in {worker, sender}:
             stack.callback(_end, pid)
         process, samples = psutil.Process(worker), []
@@ -154,7 +158,7 @@ def run(store: str, *, seconds: float, idle: float, lease: float = 30.0) -> Repo
         rested = time.monotonic() - began
         after = _calls(server)
         asked = None if calls is None or after is None else after - calls - 1  # ours
-        jobs = round(seconds * _RATE)
+        (jobs,) = _COUNT.unpack(sent[:])
         return Report(store, jobs, seconds, samples, rested, _cpu(process) - before, asked)
 
 
@@ -170,7 +174,7 @@ def _cpu(process: psutil.Process) -> float:
 
 def _calls(server: stores.Killable | None) -> int | None:
     if isinstance(server, RedisServer):
-        return int(server.ask("INFO", "stats")["total_commands_processed"])
+        return int(server.ask("INFO", "stats")["total_reads_processed"])
     if isinstance(server, PgServer):
         [(calls,)] = server.ask("select sum(xact_commit)::bigint from pg_stat_database")
         return int(calls)
@@ -196,24 +200,28 @@ def _worker(broker: bee.Store, lease: float) -> bee.Worker[Work]:
     return bee.Worker(broker, QUEUE, Work, handle, lease=lease)
 
 
-async def _send(url: str) -> None:
+async def _send(url: str, sent: mmap.mmap) -> None:
     async with bee.connect(url) as broker:
-        await _send_on(broker)
+        await _send_on(broker, sent)
 
 
-async def _send_on(broker: bee.Store) -> None:
+async def _send_on(broker: bee.Store, sent: mmap.mmap) -> None:
+    """Send until SIGUSR1, and keep count."""
+    count, batch = 0, round(_RATE * _STEP)
     enough = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, enough.set)
     queue = bee.Queue(broker, QUEUE, Work)
     while not enough.is_set():
-        await queue.send_many(Work("x" * 150) for _ in range(round(_RATE * _STEP)))
+        await queue.send_many(Work("x" * 150) for _ in range(batch))
+        count += batch
+        sent[:] = _COUNT.pack(count)
         await asyncio.sleep(_STEP)
     await asyncio.Event().wait()
 
 
-async def _both(lease: float) -> None:
+async def _both(lease: float, sent: mmap.mmap) -> None:
     async with MemoryBroker() as broker:
-        await asyncio.gather(_worker(broker, lease).run(), _send_on(broker))
+        await asyncio.gather(_worker(broker, lease).run(), _send_on(broker, sent))
 
 
 WARM = (PgBroker,)

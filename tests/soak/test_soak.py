@@ -16,6 +16,7 @@ def test_a_worker_under_load_does_not_grow_and_an_idle_one_rests(store: str) -> 
     found = run(store, seconds=8, idle=2, lease=2)
 
     assert [] == found.faults, found.lines()
+    assert found.jobs > 100
     assert found.idle_cpu < 0.25 * found.idle_seconds
 
 
