@@ -5,8 +5,8 @@
 -- Returns ready, delayed, leased, blocked, paused (0, 1), the time for which the message longest due
 -- has waited ('' if none is ready), how many were ever created, a token that none is greater than, then
 -- reason, count, ... of the archive.
--- Cost: constant, but for one look per priority in use, and per key that messages wait for (no more
--- than a thousand of them: beyond that the time is approximate).
+-- Cost: constant, but for one look per priority in use, and per key and priority that messages wait for
+-- (no more than a thousand of them: beyond that the time is approximate).
 local later = '(' .. text(NOW)
 local delayed, leased = call('ZCOUNT', DELAYED, later, '+inf'), call('ZCOUNT', LEASED, later, '+inf')
 local ready = math.max(call('HLEN', MSG) - delayed - leased, 0)
@@ -20,12 +20,12 @@ while true do -- the first of each priority
   score = '(' .. first[2]
 end
 local after, found = '[p', nil
-for _ = 1, 1000 do -- the first of each key
+for _ = 1, 1000 do -- the first of each key and priority
   found = call('ZRANGEBYLEX', LISTS, after, '(q', 'LIMIT', 0, 1)[1]
   if not found then break end
   local at = string.find(found, '\0', 1, true) or #found + 1
   if #found >= at + 10 then older((struct.unpack('>I8', found, at + 3))) end
-  after = '[' .. string.sub(found, 1, at - 1) .. '\1'
+  after = '(' .. string.sub(found, 1, at + 2) .. '\255'
 end
 local due = call('ZRANGEBYSCORE', DELAYED, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 1)
 if #due > 0 then older(tonumber(due[2])) end

@@ -10,6 +10,7 @@ docs/evidence, of which the page docs/explanation/evidence.md is made.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -24,13 +25,20 @@ from tests.evidence import record
 
 NAMES = ("memory", *stores.NAMES)
 STORMS = {
-    "kills": Plan(jobs=25_000, seconds=120, kills=2_000, processes=20, longest=300),
+    "kills": Plan(jobs=6_000, seconds=120, kills=2_000, processes=20, longest=1000, history=True),
     "restarts": Plan(jobs=60_000, seconds=120, restarts=80, processes=8),
-    "breaks": Plan(jobs=50_000, seconds=90, breaks=4_000, processes=24),
-    "stops": Plan(jobs=20_000, seconds=30, stops=100, processes=24),
+    "breaks": Plan(jobs=65_000, seconds=90, breaks=4_000, processes=24, lease=4),
+    "stops": Plan(jobs=20_000, seconds=30, stops=100, processes=24, history=True),
     "clocks": Plan(jobs=10_000, seconds=30, jumps=50, processes=6),
     "all at once": Plan(
-        jobs=40_000, seconds=90, kills=500, restarts=20, breaks=1_000, stops=20, processes=20
+        jobs=45_000,
+        seconds=90,
+        kills=500,
+        restarts=20,
+        breaks=1_000,
+        stops=20,
+        processes=20,
+        lease=4,
     ),
 }
 IN_MEMORY = {
@@ -79,6 +87,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], choices=STORMS, help="one storm")
     parser.add_argument("--record", action="store_true", help="write the figures to docs/evidence")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left behind
     started, reports = time.monotonic(), {}
     for name, report in run_all(options.store, options.scale, options.seed, options.only):
         reports[name] = report

@@ -227,7 +227,7 @@ class Report:
     @property
     def of_zombies(self) -> set[str]:
         """Jobs that were settled by somebody else than the last one who ran them."""
-        last = {id: max(token for token, _ in runs) for id, runs in self.audit.runs.items()}
+        last = {id: max(run.token for run in runs) for id, runs in self.audit.runs.items()}
         return {e.id for e in self.entries if e.what == "settled" and last.get(e.id) != e.token}
 
     @property
@@ -317,7 +317,7 @@ async def _signal(herd: Herd, plan: Plan) -> dict[signal.Signals, list[tuple[int
         while len(ready := sorted(herd.up - paused.keys())) <= plan.least:
             await asyncio.sleep(0.01)
         number = chance.choice(ready)
-        done.setdefault(what, []).append((number, time.time()))
+        done.setdefault(what, []).append((number, time.monotonic()))
         herd.signal(number, what)
         if what is signal.SIGSTOP:
             paused[number] = asyncio.create_task(_wake(herd, number, paused.pop))

@@ -7,10 +7,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import bee_core as bee
 from bee_core.cli.common.selecting import pages
 from bee_core.stored import State
+from bee_core.testing import history
 from tests.chaos.ledger import Audit, Entry
 from tests.chaos.workers import QUEUE
 from tests.evidence.proof import Figure
@@ -77,10 +79,16 @@ class Report:
     """Workers that took no more jobs when all was well again."""
     redelivered: list[float] = field(default_factory=list)
     """Seconds from a kill to the next run of a job that it cut short."""
+    unsettled: list[float] = field(default_factory=list)
+    """Seconds from the end of a handler to when its worker knew that it was settled."""
     back: list[float] = field(default_factory=list)
     """Seconds from the return of a server to the next job settled."""
     unfinished: list[str] = field(default_factory=list)
     """What was planned and could not be done in time."""
+    records: int = 0
+    """Calls and answers that were written down and judged."""
+    broken: list[str] = field(default_factory=list)
+    """What the history says that must not be."""
     seconds: float = 0.0
 
     def __add__(self, other: Report) -> Report:
@@ -120,7 +128,7 @@ class Report:
             found.append(f"of the jobs of killed workers, 1 in 100 ran only {most:.2f} s later")
         if (slowest := max(self.back, default=0.0)) > SLACK:
             found.append(f"workers took {slowest:.1f} s to come back")
-        return found + self.unfinished
+        return found + self.broken[:5] + self.unfinished
 
     def figures(self) -> dict[str, Figure]:
         """In the order in which they are shown."""
@@ -143,10 +151,14 @@ class Report:
             "ended twice, otherwise": self.again_otherwise,
             "done, then sent again after a lost answer": self.sent_twice,
             "settlements refused, lease lost": self.refused,
+            "from a handler's end to the store's word, ms: median": round(
+                1000 * percentile(self.unsettled, 0.5), 1
+            ),
             "run again after a kill, s: median": round(percentile(self.redelivered, 0.5), 2),
             "run again after a kill, s: 99 %": round(percentile(self.redelivered, 0.99), 2),
             "back at work after a restart, s: slowest": round(max(self.back, default=0.0), 2),
             "workers that took no more jobs": self.stuck,
+            "calls and answers checked as a history": self.records,
             "seconds": round(self.seconds),
         }
 
@@ -188,9 +200,26 @@ def account(
         later = [other.at for other in audit.runs[id] if other.token > run.token]
         if run.pid in killed and later:  # if it was not run again, it had been settled, unheard
             report.redelivered.append(min(later) - killed[run.pid])
+    ends = {(id, run.token): run.at for id, runs in audit.ended.items() for run in runs}
+    report.unsettled = [
+        entry.at - ends[entry.id, entry.token]
+        for entry in found
+        if entry.what == "settled" and (entry.id, entry.token) in ends
+    ]
     settled = audit.settled_at
     returns = [entry.at for entry in found if entry.what == "back"]
     report.back = [_next(settled, back) - back for back in returns]
+
+
+def judge(report: Report, directory: Path, held: Held) -> None:
+    """Check the history of all calls: tokens, holders, counters, when a job came again."""
+    left = {id: ["live"] for id in held.waiting}
+    for id, times in held.archived.items():
+        left.setdefault(id, []).extend(["archived"] * times)
+    records = history.read(directory)
+    report.records = len(records)
+    faults = history.check(records, left, within=SLACK)
+    report.broken = [f"{fault.kind}: {fault.id} {fault.text}" for fault in faults]
 
 
 def _next(times: Sequence[float], after: float) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import bee_core as bee
 from tests.chaos.ledger import Ledger
-from tests.chaos.workers import QUEUE, Bad, Jobs, Kept, some_job
+from tests.chaos.workers import QUEUE, Bad, Jobs, Kept, connect, some_job
 
 _STEP = 0.05
 _BATCH = 500
@@ -35,11 +35,11 @@ class Load(NamedTuple):
     seed: int = 0
 
 
-async def send(url: str, directory: Path, load: Load) -> None:
+async def send(url: str, directory: Path, load: Load, *, history: bool = False) -> None:
     """Send until SIGTERM, and all that is to be sent at least."""
     enough = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, enough.set)
-    async with bee.connect(url) as broker:
+    async with connect(url, directory, history=history) as broker:
         await send_on(broker, Ledger(directory), load, enough)
 
 
@@ -90,3 +90,12 @@ async def _until_fewer(broker: bee.Store) -> None:
         except bee.BrokerError:
             pass  # asked again in a moment
         await asyncio.sleep(_AGAIN * 5)
+
+
+async def until_empty(url: str, patience: float) -> int:
+    """Wait until nothing is live any more, or patience ends; return how much is left then."""
+    deadline = time.monotonic() + patience
+    async with bee.connect(url) as broker:
+        while (left := (await broker.stats(QUEUE)).live) and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+    return left

@@ -27,9 +27,9 @@ from tests.chaos.clocks import Clocks
 from tests.chaos.ledger import Ledger, entries
 from tests.chaos.line import Line
 from tests.chaos.pool import Pool
-from tests.chaos.report import Held, Report, account
-from tests.chaos.sending import CALLED, Load, send, send_on
-from tests.chaos.workers import QUEUE, fork, fork_worker, start_worker
+from tests.chaos.report import Held, Report, account, judge
+from tests.chaos.sending import CALLED, Load, send, send_on, until_empty
+from tests.chaos.workers import connect, fork, fork_worker, start_worker
 from tests.servers import free_port
 
 _STEP = 0.02
@@ -54,6 +54,8 @@ class Plan:
     lease: float = 2.0
     longest: float = 30.0
     """Milliseconds of a job."""
+    history: bool = False
+    """Whether every call is written down, to be judged by bee_core.testing.history."""
     seed: int = 0
 
     @property
@@ -64,7 +66,7 @@ class Plan:
     @property
     def limit(self) -> float:
         """Seconds after which what was not done stays undone."""
-        return 4 * self.seconds + 60
+        return 10 * self.seconds + 60
 
     def deeds(self, chance: random.Random) -> list[tuple[float, str, int]]:
         """When, what, and how many at once: workers die alone, and several at a time."""
@@ -123,8 +125,8 @@ class Storm:
             port = urlsplit(url).port
             assert port is not None, "there is no port to lead a line to"
             self._line = Line(port, directory, seed=plan.seed, longest=plan.lease)
-        self._at_work = _through(url, self._line)
-        self._pool = Pool(self._start, plan.processes)
+        self._at_work = _through(url, self._line, plan.lease / 2)
+        self._pool = Pool(self._start, self._is_up, plan.processes)
         self._sender = 0
 
     def run(self) -> Report:
@@ -141,14 +143,17 @@ class Storm:
         self._sender = self._fork_sender()
         for moment, deed, count in plan.deeds(self._chance):
             self._wait_until(started + moment * plan.seconds)
+            if time.monotonic() > started + plan.limit:
+                report.unfinished.append("not all could be done in time")
+                break
             self._do(deed, count)
-        until = started + plan.limit
+        until = max(started + plan.limit, time.monotonic() + _PATIENCE)
         self._wait_until(until, self._all_broken)
         os.kill(self._sender, signal.SIGTERM)
         self._wait_until(until, self._all_sent)
-        report.unfinished = self._unfinished()
+        report.unfinished += self._unfinished()
         self._calm()
-        asyncio.run(_until_empty(self._url, _PATIENCE + 10 * plan.lease))
+        asyncio.run(until_empty(self._url, _PATIENCE + 10 * plan.lease))
         report.stuck = len(self._stuck())
         report.deserters = len(self._pool.deserters)
         self._pool.stop()
@@ -156,6 +161,8 @@ class Storm:
         if self._line is not None:
             report.faults_of_lines = self._line.happened()
         account(report, entries(self._directory), held, self._pool.killed)
+        if plan.history:
+            judge(report, self._directory, held)
         report.seconds = time.monotonic() - started
         return report
 
@@ -207,16 +214,19 @@ class Storm:
 
     def _start(self) -> int:
         plan = self._plan
-        start = fork_worker
+        start = partial(fork_worker, history=plan.history)
         if self._clocks is not None:
             start = partial(start_worker, self._clocks.workers.environment)
         where = self._at_work, self._directory
         return start(*where, concurrency=plan.concurrency, lease=plan.lease)
 
+    def _is_up(self, pid: int) -> bool:
+        return (self._directory / f"{pid}.ledger").exists()
+
     def _fork_sender(self) -> int:
         plan = self._plan
         load = Load(plan.jobs, plan.jobs / plan.seconds, plan.longest, plan.seed)
-        return fork(lambda: send(self._at_work, self._directory, load))
+        return fork(lambda: send(self._at_work, self._directory, load, history=plan.history))
 
     def _all_sent(self) -> bool:
         if self._sender and os.waitpid(self._sender, os.WNOHANG)[0]:
@@ -242,27 +252,23 @@ class Storm:
 
     async def _call_all(self) -> None:
         load = Load(CALLED * self._plan.processes, rate=math.inf, longest=100.0)
-        async with bee.connect(self._url) as broker:
+        history = self._plan.history
+        async with connect(self._url, self._directory, history=history) as broker:
             await send_on(broker, self._ledger, load)
-        await _until_empty(self._url, _PATIENCE)
+        await until_empty(self._url, _PATIENCE)
 
 
-def _through(url: str, line: Line | None) -> str:
+def _through(url: str, line: Line | None, deadline: float) -> str:
     """The URL for workers: through the line, and with a deadline that fits a short lease."""
     parts = urlsplit(url)
     if line is not None:
         user, at, _ = parts.netloc.rpartition("@")
         parts = parts._replace(netloc=f"{user}{at}127.0.0.1:{line.port}")
-    options = "deadline=1" + ("&pool_size=2" if parts.scheme.startswith("postgres") else "")
+    options = f"deadline={deadline}" + (
+        "&pool_size=2" if parts.scheme.startswith("postgres") else ""
+    )
     query = f"{parts.query}&{options}" if parts.query else options
     return parts._replace(query=query).geturl()
-
-
-async def _until_empty(url: str, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    async with bee.connect(url) as broker:
-        while (await broker.stats(QUEUE)).live and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)
 
 
 async def _held(url: str) -> Held:

@@ -4,36 +4,68 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos import herds, kills, moves, outages, restarts, schedules, stores
+from tests.chaos import clocks, herds, moves, outages, schedules, stores, storm, tasks
+from tests.chaos.storm import Plan
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
 def test_workers_killed_at_random_lose_nothing(store: str) -> None:
-    server = stores.durable(store)
-    try:
-        report = kills.run(server.url, jobs=2_000, kills=20, processes=3)
-    finally:
-        server.stop()
+    plan = Plan(jobs=2_000, seconds=4, kills=30, processes=4, longest=100, history=True)
+    report = storm.run(store, plan)
 
     assert [] == report.faults
-    assert 2_000 == len(report.audit.sent)
-    assert 20 == len(report.killed)
+    assert report.records > 4_000
+    assert report.sent >= 2_000
+    assert report.cut_short > 0, "something was running where a process was killed"
+
+
+def test_workers_in_memory_that_are_stopped_dead_lose_nothing() -> None:
+    report = tasks.run(Plan(jobs=4_000, seconds=3, kills=40, processes=6, longest=100))
+
+    assert [] == report.faults
+    assert report.sent >= 4_000
+    assert report.cut_short > 0
+
+
+def test_answers_lost_in_memory_lose_nothing() -> None:
+    report = tasks.run(Plan(jobs=2_000, seconds=3, kills=10, breaks=100, processes=6))
+
+    assert [] == report.faults
+    assert 100 == report.breaks
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
 def test_a_server_killed_under_load_loses_nothing_it_has_acknowledged(store: str) -> None:
-    report = restarts.run(store, restarts=3)
+    report = storm.run(store, Plan(jobs=1_000, seconds=4, restarts=3, processes=3))
 
-    assert [] == report.faults, report.lines()
-    assert len(report.audit.sent) > 100
+    assert [] == report.faults
+    assert 3 == len(report.back)
 
 
 @pytest.mark.parametrize("store", stores.NAMES)
 def test_connections_cut_under_load_lose_nothing(store: str) -> None:
-    report = restarts.run(store, restarts=3, cut=True)
+    report = storm.run(store, Plan(jobs=1_000, seconds=4, breaks=40, processes=6, lease=4))
 
     assert [] == report.faults
-    assert len(report.audit.sent) > 100
+    assert report.breaks >= 40
+
+
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_everything_at_once_loses_nothing(store: str) -> None:
+    plan = Plan(
+        jobs=1_000, seconds=5, kills=8, restarts=1, stops=1, breaks=20, processes=6, lease=4
+    )
+    report = storm.run(store, plan)
+
+    assert [] == report.faults
+
+
+@pytest.mark.skipif(clocks.library() is None, reason="no libfaketime: apt-get install faketime")
+@pytest.mark.parametrize("store", stores.NAMES)
+def test_clocks_that_jump_lose_nothing(store: str) -> None:
+    report = storm.run(store, Plan(jobs=1_000, seconds=4, jumps=8, processes=3))
+
+    assert [] == report.faults
 
 
 @pytest.mark.parametrize("store", stores.NAMES)

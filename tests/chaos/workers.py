@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import bee_core as bee
 from bee_core.events import AttemptLost, AttemptSettled, Event
+from bee_core.testing.recording import RecordedBroker, Recorder
+from bee_pg import PgBroker
+from bee_redis import RedisBroker
 from tests.chaos.ledger import Ledger
 
+_LIBC = ctypes.CDLL(None)
+WARM = (PgBroker, RedisBroker)
+"""Imported before the fork: it is most of what it takes to start a worker."""
 QUEUE = "chaos"
 LEASE = 2.0
 
@@ -48,6 +56,16 @@ class Moody(
 
 
 Jobs = Work | Kept | Bad | Moody
+
+
+@asynccontextmanager
+async def connect(url: str, directory: Path, *, history: bool) -> AsyncIterator[bee.Store]:
+    """A broker; one that writes its history, if that is wanted."""
+    async with bee.connect(url) as broker:
+        if history:
+            yield RecordedBroker(broker, Recorder(directory, str(os.getpid())))
+        else:
+            yield broker
 
 
 def some_job(chance: random.Random, number: int, longest: float) -> Jobs:
@@ -97,9 +115,16 @@ def make_worker(
     )
 
 
-def fork_worker(url: str, directory: Path, *, concurrency: int = 20, lease: float = LEASE) -> int:
+def fork_worker(
+    url: str,
+    directory: Path,
+    *,
+    concurrency: int = 20,
+    lease: float = LEASE,
+    history: bool = False,
+) -> int:
     """Start a worker process; return its pid. SIGTERM stops it gracefully."""
-    return fork(lambda: work(url, directory, concurrency=concurrency, lease=lease))
+    return fork(lambda: work(url, directory, concurrency=concurrency, lease=lease, history=history))
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -110,6 +135,7 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
         return pid
     code = 1
     try:
+        die_with_parent()
         random.seed(os.getpid())
         asyncio.run(work())
         code = 0
@@ -117,9 +143,17 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
         os._exit(code)
 
 
-async def work(url: str, directory: Path, *, concurrency: int, lease: float) -> None:
+def die_with_parent() -> None:
+    """Be killed when the parent ends, however it ends. Only Linux can do that."""
+    if sys.platform == "linux":
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+async def work(
+    url: str, directory: Path, *, concurrency: int, lease: float, history: bool = False
+) -> None:
     """Be a worker until SIGTERM."""
-    async with bee.connect(url) as broker:
+    async with connect(url, directory, history=history) as broker:
         worker = make_worker(broker, Ledger(directory), concurrency=concurrency, lease=lease)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
@@ -145,5 +179,6 @@ def stop_all(pids: set[int]) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     url, directory, concurrency, lease = sys.argv[1:]
     asyncio.run(work(url, Path(directory), concurrency=int(concurrency), lease=float(lease)))

@@ -89,6 +89,17 @@ def test_ones_own_program_with_jobs_of_ones_own(run_bee: RunBee, tmp_path: Path)
     assert "killed process" in answer.stderr
 
 
+def test_single_connections_break_and_nothing_is_lost(run_bee: RunBee) -> None:
+    answer = run_bee("chaos", *SHORT, "--cuts", "0", "--faults", "4", "--seed", "3")
+
+    assert 0 == answer.returncode, answer.stdout + answer.stderr
+    said = answer.stdout.splitlines()
+    broken = sum("a connection is " in line for line in said)
+    assert broken >= 1  # the last ones of them may meet no byte any more
+    assert {"sent      60", "done      60", "lost      0"} <= set(said)
+    assert said[-1].endswith(f"{broken} connection{'s' if broken > 1 else ''} broke.")
+
+
 def test_what_is_others_is_left_alone(run_bee: RunBee, valkey_url: str, tmp_path: Path) -> None:
     """A queue that somebody fills meanwhile, and the sign of life of a worker that is real."""
     (tmp_path / "bee.toml").write_text('[worker]\nheartbeat_file = "alive"\n')

@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from bee_core.broker import Store
 from bee_core.testing.model import Card, run_model
 from bee_memory import MemoryBroker
 from bee_pg import PgBroker

@@ -22,6 +22,7 @@ from bee_core.cli.common.errors import WrongUse, told_plainly
 from bee_core.cli.common.examples import examples
 from bee_core.cli.common.loading import load_hive, pick_queue
 from bee_core.cli.common.units import as_seconds
+from bee_core.cli.common.words import count
 from bee_core.cli.send.lines import BadLine, Reader
 from bee_core.hive import Hive
 from bee_core.hive_queue import HiveQueue
@@ -60,6 +61,13 @@ EXAMPLE = "bee_core.cli.chaos.example:hive"
     "--cut-for", callback=as_seconds, default="2s", metavar="TIME", help="How long it is: 2s."
 )
 @click.option(
+    "--faults",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Single connections cut, reset, slow or silent: 0.",
+)
+@click.option(
     "--processes", type=click.IntRange(min=1), default=2, metavar="N", help="Of workers: 2."
 )
 @click.option(
@@ -82,6 +90,7 @@ def chaos(
     kills: int,
     cuts: int,
     cut_for: float,
+    faults: int,
     processes: int,
     patience: float,
     seed: int | None,
@@ -126,6 +135,7 @@ def chaos(
             kills=kills,
             cuts=cuts,
             cut_for=cut_for,
+            faults=faults,
             processes=processes,
             patience=patience,
         )
@@ -151,13 +161,13 @@ def _carry_out(
         where = url or f"redis://127.0.0.1:{start_server(guard, directory)}"
         server = "a Valkey of its own" if url is None else redact(url)
         say(f"{plan.target} on {server}; --seed {seed} for the same deeds again")
-        if plan.cuts and cuttable(where) is None:
+        if (plan.cuts or plan.faults) and cuttable(where) is None:
             say("the connection to this broker cannot be cut: a socket, TLS, or several servers")
         found, run = asyncio.run(_run(plan, jobs, where, directory, guard, chance, say))
         if as_json:
-            done = {"kills": run.killed, "cuts": run.cut, "seed": seed, "faults": found.faults}
+            done = {"kills": run.killed, "cuts": run.cut, "broken": run.broken, "seed": seed}
             few = {"lost": len(found.lost), "unexplained": len(found.unexplained)}
-            print_json(msgspec.to_builtins(found) | few | done)
+            print_json(msgspec.to_builtins(found) | few | done | {"faults": found.faults})
         else:
             _conclude(found, run)
         return found
@@ -199,7 +209,8 @@ def _conclude(found: Audit, run: Run) -> None:
         return
     kills = "1 process was killed" if run.killed == 1 else f"{run.killed} processes were killed"
     cuts = "once" if run.cut == 1 else f"{run.cut} times"
-    click.echo(f"Nothing was lost: {kills}, the broker was cut off {cuts}.")
+    broken = f", {count(run.broken, 'connection')} broke" if run.broken else ""
+    click.echo(f"Nothing was lost: {kills}, the broker was cut off {cuts}{broken}.")
 
 
 # The jobs.

@@ -39,7 +39,7 @@ class Fault(NamedTuple):
     seconds: float
 
 
-def some_fault(chance: random.Random, *, most: int = 16_000, longest: float = 1.5) -> Fault:
+def some_fault(chance: random.Random, *, most: int = 32_000, longest: float = 1.5) -> Fault:
     """Any of them, within so many bytes. Every other one is early, so that handshakes are hit."""
     kind = chance.choice(KINDS)
     after = int(most ** chance.random()) if chance.random() < 0.5 else chance.randrange(most)

@@ -19,7 +19,7 @@ import msgspec
 
 from bee_core.broker import Store
 from bee_core.cli.chaos.audit import Audit, audit
-from bee_core.cli.chaos.proxy import Proxy
+from bee_core.cli.chaos.proxy import Fault, Proxy, some_fault
 from bee_core.cli.chaos.server import Guard, stop
 from bee_core.cli.chaos.watching import Watch
 from bee_core.cli.common.policies import with_policy
@@ -54,6 +54,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kills: int
     cuts: int
     cut_for: float
+    faults: int
     processes: int
     patience: float
 
@@ -81,7 +82,8 @@ class Run:
         self._watch = Watch(self._events)
         self._begun = time.monotonic()
         self._sent: set[tuple[str, str]] = set()
-        self.killed = self.cut = 0
+        self._is_calm = False
+        self.killed = self.cut = self.broken = 0
 
     async def run(self, jobs: Sequence[tuple[str, Draft]]) -> Audit:
         """Send the jobs, break what can be broken, let it end, and count."""
@@ -91,6 +93,7 @@ class Run:
             await self._until_working(worker)
             self._tell(f"processes {', '.join(map(str, sorted(self._watch.processes)))} work")
             await self._all_at_once(jobs, proxy, worker)
+            self._is_calm = True
             await self._until_empty()
         finally:
             if await asyncio.to_thread(stop, worker, _STOP) is None:
@@ -123,9 +126,9 @@ class Run:
 
     async def _line(self) -> tuple[Proxy | None, str]:
         place = cuttable(self._url)
-        if place is None or not self._plan.cuts:
+        if place is None or not (self._plan.cuts or self._plan.faults):
             return None, self._url
-        proxy = Proxy(*place)
+        proxy = Proxy(*place, fate=self._fate, tell=self._break_one)
         await proxy.start()
         parts = urlsplit(self._url)
         user, at, _ = parts.netloc.rpartition("@")
@@ -218,6 +221,16 @@ class Run:
                 await self._kill()
             elif proxy is not None:
                 await self._cut(proxy)
+
+    def _fate(self) -> Fault | None:
+        """What becomes of a new connection."""
+        enough = self._is_calm or self.broken >= self._plan.faults
+        return None if enough else some_fault(self._chance, longest=self._plan.cut_for)
+
+    def _break_one(self, fault: Fault) -> None:
+        self.broken += 1
+        way = "on the way there" if fault.upwards else "on the way back"
+        self._tell(f"a connection is {fault.kind} after {fault.after} bytes {way}")
 
     async def _kill(self) -> None:
         self._watch.look()

@@ -109,6 +109,19 @@ class Inspecting(Conformance):
             assert waiting is not None
             assert 1 < waiting / h.unit < 12
 
+    async def test_of_those_that_wait_for_a_key_too_the_longest_due_counts(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "held", key="k"), draft(h, "old", key="k"))
+            await lease_one(h)
+            await h.advance(10)
+            await send(h, draft(h, "urgent", key="k", priority=1))
+            assert [] == await lease(h)  # both are passed over
+
+            waiting = (await h.broker.stats(h.queue)).oldest_due
+
+            assert waiting is not None
+            assert 9 < waiting / h.unit < 30
+
     async def test_a_lease_that_ran_out_counts_as_ready(self) -> None:
         async with self.harness() as h:
             await send(h, "a", "b")

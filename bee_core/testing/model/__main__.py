@@ -14,7 +14,9 @@ from bee_core.testing.model import examine
 
 @click.command(help=__doc__)
 @click.argument("url")
-@click.option("--runs", default=200, show_default=True, help="How many runs, each on an empty queue.")
+@click.option(
+    "--runs", default=200, show_default=True, help="How many runs, each on an empty queue."
+)
 @click.option("--steps", default=50, show_default=True, help="How many steps in each.")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other steps.")
 def main(url: str, runs: int, steps: int, seed: int) -> None:

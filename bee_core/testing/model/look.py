@@ -41,12 +41,16 @@ class Look:
         model, now = self._model, self._now
         stats = await self._store.stats(self._queue)
         for state in (*LIVE, State.BLOCKED):
-            same(f"stats, {state.value}", len(model.within(state, now)), getattr(stats, state.value))
+            same(
+                f"stats, {state.value}", len(model.within(state, now)), getattr(stats, state.value)
+            )
         reasons = Counter(m.note.reason if m.note else "ruled" for m in model.archive)
         same("stats, archived", dict(reasons), {k: n for k, n in stats.archived.items() if n})
         same("stats, created", model.created, stats.created)
         same("stats, paused", model.paused, stats.paused)
-        assert stats.token >= model.token, f"stats, token: {stats.token}, but {model.token} was given"
+        assert stats.token >= model.token, (
+            f"stats, token: {stats.token}, but {model.token} was given"
+        )
         ready = model.within(State.READY, now)
         oldest = now - min(m.due for m in ready) if ready else None
         _near("stats, oldest_due", oldest, stats.oldest_due)
@@ -152,4 +156,3 @@ def _near(what: str, expected: float | None, actual: float | None) -> None:
         same(what, expected, actual)
     else:
         assert abs(expected - actual) < TOLERANCE, f"{what}: promised {expected}, found {actual}"
-

@@ -26,6 +26,7 @@ from bee_core.testing.model.driver import Driver
 from bee_core.testing.model.steps import Step, steps
 from bee_core.testing.model.subject import Advance, Disturb, Subject
 
+
 def run_model(
     make_broker: Callable[[], Store],
     *,
@@ -44,9 +45,7 @@ def run_model(
     alone, and nothing waits for longer than a moment. `disturb` does something to the store that
     must not matter, now and then.
     """
-    card = examine(
-        make_broker, runs=runs, steps=steps, seed=seed, advance=advance, disturb=disturb
-    )
+    card = examine(make_broker, runs=runs, steps=steps, seed=seed, advance=advance, disturb=disturb)
     if card.failure is not None:
         raise card.failure
     return card

@@ -2,12 +2,12 @@
 
 Written from `bee_core.broker`, apart from every broker, and for reading: no locks, no heaps, no
 clock. Who asks says what time it is, by the store's clock. Tokens are the store's to choose:
-`lease` says which messages are to be given out, and `give` writes down the token that came, if it is
+`lease` says which messages are to be given out, and `give` writes down the tokens that came: all
 greater than any before.
 
 Left to the conformance suite: rates, progress, remarks and history, announcements, `adopt` and
-`expel`, waiting, paging, what is refused, and what concurrent calls do to each other. Throttles that
-differ within one queue too: what is passed over may be looked at later than it might be.
+`expel`, waiting, paging, what is refused, what concurrent calls do to each other; and throttles
+that differ: what was passed over with one may be looked at later with another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNKNOWN = 0
 
 @dataclass(slots=True)
 class Message:
-    """One message: waiting, leased, archived, or (with its `rule`) the successor of a leased one."""
+    """A message that waits, is leased or archived; or, with its `rule`, a successor."""
 
     id: str
     body: bytes
@@ -182,7 +182,7 @@ class Model:
         return lost
 
     def cancel(self, ids: Iterable[str], to: Terminal, running: bool, now: float) -> set[str]:
-        """End messages, or only the successors of those that are leased. Return what had neither."""
+        """End messages, or only the successors of leased ones. Return what had none to end."""
         missing = set()
         for id in ids:
             message = self.live.get(id)
@@ -317,9 +317,7 @@ class Model:
         if successor is not None:
             _merge(message, successor)
 
-    def _end(
-        self, message: Message, to: Terminal, result: bytes, keep: float, now: float
-    ) -> None:
+    def _end(self, message: Message, to: Terminal, result: bytes, keep: float, now: float) -> None:
         """A message is gone, or put away; its successor follows; and who is to hear of it does."""
         end = Report(message.id, message.note or Note("ruled"), result)
         del self.live[message.id]

@@ -183,7 +183,10 @@ _KINDS: list[tuple[int, st.SearchStrategy[Step]]] = [
     (12, st.builds(Take, **_CALL, limit=st.integers(1, 3), duration=_DURATION)),
     (4, st.builds(Extend, **_CALL, which=_WHICH, duration=_DURATION)),
     (10, st.builds(Settle, **_CALL, which=_WHICH, endings=_ENDINGS)),
-    (2, st.builds(Cancel, **_CALL, ids=_IDS, to=st.sampled_from(_TERMINALS), running=st.booleans())),
+    (
+        2,
+        st.builds(Cancel, **_CALL, ids=_IDS, to=st.sampled_from(_TERMINALS), running=st.booleans()),
+    ),
     (3, st.builds(Restore, **_CALL, ids=_IDS)),
     (2, st.builds(Operate, what=st.sampled_from(_OPERATIONS))),
     (1, st.builds(Crash, client=_CLIENT)),

@@ -27,7 +27,7 @@ from bee_core.stored import State
 from bee_redis import RedisBroker, keys
 from bee_redis.resp import pack
 from bee_redis.sharded.parts import part_names, part_of
-from tests.chaos import kills
+from tests.chaos import storm
 from tests.servers import RedisCluster, RedisServer, valkey_binary
 
 from .support import (
@@ -230,7 +230,8 @@ async def test_an_idle_worker_asks_little(server: RedisServer) -> None:
 def test_kill_9_loses_nothing(cluster: RedisCluster) -> None:
     url = f"{cluster.url}?shards={SHARDS}&prefix={new_id()}"
 
-    report = kills.run(url, jobs=1500, kills=10, processes=2)
+    plan = storm.Plan(jobs=1500, seconds=3, kills=10, processes=3)
+    report = storm.run("cluster", plan, url)
 
     assert [] == report.faults
 
