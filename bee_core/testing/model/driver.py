@@ -34,6 +34,7 @@ from bee_core.testing.model.steps import (
     Take,
     apart,
     chosen,
+    in_one_moment,
     settlements,
 )
 from bee_core.testing.model.subject import MOMENT, Subject
@@ -91,7 +92,7 @@ class Driver:
         await self._look()
 
     async def _send(self, step: Send) -> None:
-        drafts = step.drafts
+        drafts = in_one_moment(step.drafts)
         self._tally["drafts of a live id"] += sum(d.id in self.model.live for d in drafts)
         for _ in self._times("send", step):
             taken = self.model.taken(drafts)
