@@ -35,6 +35,8 @@ from bee_core.testing.model.steps import (
     apart,
     chosen,
     in_one_moment,
+    plain,
+    plain_ends,
     settlements,
 )
 from bee_core.testing.model.subject import MOMENT, Subject
@@ -51,11 +53,13 @@ class Driver:
         self.model = Model()
         self.receipts: list[Receipt] = []
         self.throttle = Throttle()
+        self._is_plain = False
         self._incarnations: dict[int, int] = {}
         self._tally = subject.tally
 
-    async def begin(self, throttle: Throttle) -> None:
-        """An empty queue, and one throttle for all who lease."""
+    async def begin(self, throttle: Throttle, is_plain: bool) -> None:
+        """An empty queue, one throttle for all who lease, and either plain messages or any."""
+        self._is_plain = is_plain
         self._tally["runs"] += 1
         self.throttle = throttle
         await self.subject.store.drop(self.subject.queue)
@@ -73,7 +77,8 @@ class Driver:
                 await self._extend(step, chosen(step.which, self.receipts))
             case Settle():
                 receipts = chosen(step.which, self.receipts)
-                await self._settle(step, settlements(receipts, step.endings))
+                ends = plain_ends(step.endings) if self._is_plain else step.endings
+                await self._settle(step, settlements(receipts, ends))
             case Cancel():
                 await self._cancel(step, apart(step.ids))
             case Restore():
@@ -92,7 +97,7 @@ class Driver:
         await self._look()
 
     async def _send(self, step: Send) -> None:
-        drafts = in_one_moment(step.drafts)
+        drafts = in_one_moment(plain(step.drafts) if self._is_plain else step.drafts)
         self._tally["drafts of a live id"] += sum(d.id in self.model.live for d in drafts)
         for _ in self._times("send", step):
             taken = self.model.taken(drafts)

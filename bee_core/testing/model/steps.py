@@ -223,6 +223,16 @@ def apart(ids: Sequence[str]) -> Sequence[str]:
     return ids[:1] if set(PARENTS) & set(ids) else ids
 
 
+def plain(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts of which nothing is asked but to be kept until they are due."""
+    return [Draft(draft.id, draft.body, draft.delay, draft.priority) for draft in drafts]
+
+
+def plain_ends(endings: Sequence[Settlement]) -> list[Settlement]:
+    """Settlements of which nothing is asked but to be done."""
+    return [Settlement(ending.receipt, ending.disposition) for ending in endings]
+
+
 def in_one_moment(drafts: Sequence[Draft]) -> list[Draft]:
     """A call may take longer than a moment: what it sends is delayed by one, or nothing is."""
     if all(draft.delay != MOMENT for draft in drafts):
