@@ -1,7 +1,7 @@
 """The model test has teeth: whoever breaks a promise is caught, each within a minute.
 
-More bugs, of all kinds, are planted elsewhere; here are those of every part of the model, and whatever
-lets somebody act on a lease that is not his.
+More bugs, of all kinds, are planted elsewhere; here are some of every part of the model, and all
+that let somebody act on a lease that is not his.
 """
 
 from __future__ import annotations

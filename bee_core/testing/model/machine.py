@@ -47,7 +47,15 @@ def run_model(
     must not matter, now and then. `shrink` looks for the shortest run that shows a difference,
     which takes longer than to find one.
     """
-    card = examine(make_broker, runs=runs, steps=steps, seed=seed, advance=advance, disturb=disturb)
+    card = examine(
+        make_broker,
+        runs=runs,
+        steps=steps,
+        seed=seed,
+        advance=advance,
+        disturb=disturb,
+        shrink=shrink,
+    )
     if card.failure is not None:
         raise card.failure
     return card
@@ -113,7 +121,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @initialize(per_key=st.sampled_from([1, 1, 2, None]), is_plain=st.booleans())
     def begin(self, per_key: int | None, is_plain: bool) -> None:
-        """One throttle for all who lease; and perhaps plain messages only: stores hurry with those."""
+        """One throttle for all who lease; in some runs plain messages only: stores hurry there."""
         self._run(self._driver.begin(Throttle(per_key=per_key), is_plain))
 
     @rule(step=steps())
