@@ -15,7 +15,8 @@ from bee_core.message import Draft, Lease, Receipt, Settlement, Throttle
 from bee_core.stored import State
 from bee_core.testing.faults import FaultyBroker
 from bee_core.testing.model.look import Look, same
-from bee_core.testing.model.promises import Message, Model
+from bee_core.testing.model.messages import Message
+from bee_core.testing.model.promises import Model
 from bee_core.testing.model.steps import (
     IDS,
     LONG,
@@ -269,7 +270,7 @@ class Driver:
             await self.subject.advance(MOMENT)
 
 
-async def _send(broker: FaultyBroker, queue: str, drafts: Sequence[Draft]) -> list[object]:
+async def _send(broker: FaultyBroker, queue: str, drafts: Sequence[Draft]) -> Sequence[object]:
     """What was done with each, or the ids that were taken."""
     try:
         return list(await broker.send(queue, drafts))
