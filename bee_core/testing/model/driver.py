@@ -63,7 +63,7 @@ class Driver:
         self._is_plain = is_plain
         self._tally["runs"] += 1
         self.throttle = throttle
-        await self.subject.store.drop(self.subject.queue)
+        await self.subject.begin()
         self.model.token = (await self.subject.store.stats(self.subject.queue)).token
 
     async def do(self, step: Step) -> None:
