@@ -262,8 +262,9 @@ class Inspector(Protocol):
         """A page of messages in one state. Pass the page's `after` to get the next.
 
         In the order they will be leased, delayed ones at least so within each priority, and ready
-        ones that were passed over for their key behind the others; leased ones by when they run out, blocked ones by id, archived ones newest
-        first. What does not change meanwhile is seen exactly once.
+        ones that were passed over for their key behind the others; leased ones by when they run
+        out, blocked ones by id, archived ones newest first. What does not change meanwhile is seen
+        exactly once.
         """
         ...
 
