@@ -261,9 +261,10 @@ class Inspector(Protocol):
     ) -> Page:
         """A page of messages in one state. Pass the page's `after` to get the next.
 
-        In the order they will be leased, ready ones that were passed over for their key behind
-        the others; leased ones by when they run out, blocked ones by id, archived ones newest
-        first. What does not change meanwhile is seen exactly once.
+        In the order they will be leased, delayed ones at least so within each priority, and ready
+        ones that were passed over for their key behind the others; leased ones by when they run
+        out, blocked ones by id, archived ones newest first. What does not change meanwhile is seen
+        exactly once.
         """
         ...
 

@@ -47,7 +47,6 @@ declare
   keyed  bigint;
   more   boolean;
   chosen tid[];
-  heeded tid[]; -- whose successors are merged
   aside  text[];
   passed text[] := '{}'; -- keys whose messages are left alone
   busy   text[] := '{}'; -- keys about which others decide
@@ -139,14 +138,18 @@ begin
     end if;
     chosen := chosen[:wanted];
 
-    -- One that is taken over has its successor merged first, and may then be due later.
+    -- One that is taken over has its successor merged first, and may then be due later. Those behind it
+    -- are looked at again: it may have got, or let go, a key.
     merged := '{}';
     if heirs then
-      select coalesce(array_agg(m.id), '{}'), array_agg(m.key), array_agg(m.ctid) into merged, keys, heeded
-        from message m join successor s using (queue, id)
-        where m.ctid = any (chosen) and m.token is not null;
+      select coalesce(array_agg(f.id), '{}'), array_agg(f.key), min(f.place) into merged, keys, i from (
+        select m.id, m.key, c.place
+        from unnest(chosen) with ordinality as c (ctid, place)
+        join message m on m.ctid = c.ctid join successor s using (queue, id)
+        where m.token is not null order by c.place limit 1
+      ) f;
       if merged <> '{}' then
-        chosen := array(select c.place from unnest(chosen) as c (place) where c.place <> all (heeded));
+        chosen := chosen[:i - 1];
         update message m set
           token = null, stalls = least(m.stalls, 2147483646) + 1, leased_at = null, remark = null,
           history = remember(m.history, m.token, m.holder, m.leased_at, now, 'stalled', '', m.due, m.remark)

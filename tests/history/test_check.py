@@ -44,7 +44,7 @@ class Story:
     def send(self, id: str = "a", known: bool = True) -> None:
         self.call("send", [Item(id)], [Item(id)] if known else None)
 
-    def lease(self, token: int, deliveries: int = 1, id: str = "a", **told: int) -> None:
+    def lease(self, token: int, deliveries: int = 1, id: str = "a", **told: Any) -> None:
         item = Item(id, token, deliveries=deliveries, **told)
         self.call("lease", answer=[item], duration=LEASE)
 
@@ -256,7 +256,7 @@ def test_a_message_that_is_never_redelivered_is_found(story: Story) -> None:
         {"deliveries": 2, "stalls": 0, "errors": 2},
     ],
 )
-def test_a_counter_that_is_wrong_is_found(story: Story, told: dict[str, int]) -> None:
+def test_a_counter_that_is_wrong_is_found(story: Story, told: dict[str, Any]) -> None:
     story.lease(1)
     story.settle(1, "repeat", errors=1)
     story.lease(2, **told)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from unittest import mock
@@ -49,7 +48,7 @@ class MovedClock:
         self._ahead = 0.0
 
     def now(self) -> float:
-        return time.time() + self._ahead
+        return SYSTEM_CLOCK.now() + self._ahead
 
     async def sleep(self, seconds: float) -> None:
         await SYSTEM_CLOCK.sleep(seconds)

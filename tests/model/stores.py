@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from bee_core.testing.model import Card, run_model
 from bee_memory import MemoryBroker
@@ -23,13 +24,13 @@ Run = Callable[..., Card]
 """`run(runs=, steps=, seed=)` on one store."""
 
 
-def on_memory(kind: type[MemoryBroker] = MemoryBroker, **how: int) -> Card:
+def on_memory(kind: type[MemoryBroker] = MemoryBroker, **how: Any) -> Card:
     """On the memory broker, or a mutant of it."""
     clock = MovedClock()
     return run_model(lambda: kind(clock=clock), advance=clock.advance, **how)
 
 
-def on_valkey(server: RedisServer, **how: int) -> Card:
+def on_valkey(server: RedisServer, **how: Any) -> Card:
     """On Valkey or Redis; the server forgets its scripts now and then."""
     moved = MovedValkey(server)
     with moved.moved():
@@ -41,7 +42,7 @@ def on_valkey(server: RedisServer, **how: int) -> Card:
         )
 
 
-def on_postgres(server: PgServer, **how: int) -> Card:
+def on_postgres(server: PgServer, **how: Any) -> Card:
     """On PostgreSQL."""
     asyncio.run(_migrate(server.url))
     moved = MovedPostgres(server)

@@ -145,6 +145,14 @@ class Merged(Conformance):
         assert ["b", "a"] == await self._taken_over("if_later")
         assert ["a", "b"] == await self._taken_over("if_earlier")
 
+    async def test_one_that_gets_a_key_at_take_over_comes_before_those_behind_it(self) -> None:
+        async with self.harness() as h:
+            await send(h, "a", draft(h, "b", key="k"), "c")
+            await lapse_one(h)
+            await send(h, draft(h, "a", key="k", if_taken=Update(run_at="never")))
+
+            assert ["a", "c"] == ids(await lease(h))
+
     async def _taken_over(self, run_at: RunAt) -> list[str]:
         """The order after the lease of the first of two messages ran out and had a successor."""
         async with self.harness() as h:

@@ -6,9 +6,10 @@
 
 or, from a shell, with a card that says what was checked: `python -m bee_core.testing.model URL`.
 
-`promises.py` is the model, and short; `steps.py` says which steps there are, `driver.py` takes one,
-`look.py` compares all there is to see afterwards, and `machine.py` binds it to Hypothesis, which
-finds the shortest run that shows a fault. Hypothesis is not among what bee-jobs depends on.
+`promises.py`, with `messages.py`, is the model, and short; `steps.py` says which steps there are,
+`driver.py` takes one, `look.py` compares all there is to see then, and `machine.py` binds it to
+Hypothesis, which finds the shortest run that shows a fault. Hypothesis is not among what bee-jobs
+depends on.
 """
 
 try:

@@ -15,7 +15,8 @@ from bee_core.message import Draft, Lease, Receipt, Settlement, Throttle
 from bee_core.stored import State
 from bee_core.testing.faults import FaultyBroker
 from bee_core.testing.model.look import Look, same
-from bee_core.testing.model.promises import Message, Model
+from bee_core.testing.model.messages import Message
+from bee_core.testing.model.promises import Model
 from bee_core.testing.model.steps import (
     IDS,
     LONG,
@@ -34,6 +35,9 @@ from bee_core.testing.model.steps import (
     Take,
     apart,
     chosen,
+    in_one_moment,
+    plain,
+    plain_ends,
     settlements,
 )
 from bee_core.testing.model.subject import MOMENT, Subject
@@ -50,14 +54,16 @@ class Driver:
         self.model = Model()
         self.receipts: list[Receipt] = []
         self.throttle = Throttle()
+        self._is_plain = False
         self._incarnations: dict[int, int] = {}
         self._tally = subject.tally
 
-    async def begin(self, throttle: Throttle) -> None:
-        """An empty queue, and one throttle for all who lease."""
+    async def begin(self, throttle: Throttle, is_plain: bool) -> None:
+        """An empty queue, one throttle for all who lease, and either plain messages or any."""
+        self._is_plain = is_plain
         self._tally["runs"] += 1
         self.throttle = throttle
-        await self.subject.store.drop(self.subject.queue)
+        await self.subject.begin()
         self.model.token = (await self.subject.store.stats(self.subject.queue)).token
 
     async def do(self, step: Step) -> None:
@@ -72,7 +78,8 @@ class Driver:
                 await self._extend(step, chosen(step.which, self.receipts))
             case Settle():
                 receipts = chosen(step.which, self.receipts)
-                await self._settle(step, settlements(receipts, step.endings))
+                ends = plain_ends(step.endings) if self._is_plain else step.endings
+                await self._settle(step, settlements(receipts, ends))
             case Cancel():
                 await self._cancel(step, apart(step.ids))
             case Restore():
@@ -91,7 +98,7 @@ class Driver:
         await self._look()
 
     async def _send(self, step: Send) -> None:
-        drafts = step.drafts
+        drafts = in_one_moment(plain(step.drafts) if self._is_plain else step.drafts)
         self._tally["drafts of a live id"] += sum(d.id in self.model.live for d in drafts)
         for _ in self._times("send", step):
             taken = self.model.taken(drafts)
@@ -263,7 +270,7 @@ class Driver:
             await self.subject.advance(MOMENT)
 
 
-async def _send(broker: FaultyBroker, queue: str, drafts: Sequence[Draft]) -> list[object]:
+async def _send(broker: FaultyBroker, queue: str, drafts: Sequence[Draft]) -> Sequence[object]:
     """What was done with each, or the ids that were taken."""
     try:
         return list(await broker.send(queue, drafts))

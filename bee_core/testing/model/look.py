@@ -8,7 +8,8 @@ from typing import Any, assert_never
 
 from bee_core.broker import Store
 from bee_core.stored import State, Stored
-from bee_core.testing.model.promises import Message, Model
+from bee_core.testing.model.messages import Message
+from bee_core.testing.model.promises import Model
 
 TOLERANCE = 20.0
 """Seconds by which a time may differ: durations are either far longer, or over at once."""

@@ -35,6 +35,7 @@ def run_model(
     seed: int = 0,
     advance: Advance | None = None,
     disturb: Disturb | None = None,
+    shrink: bool = True,
 ) -> Card:
     """Hold a broker against the model; raise, with the steps that led there, where they differ.
 
@@ -43,9 +44,18 @@ def run_model(
 
     `advance` moves the store's clock forward by so many seconds; without it the clock is left
     alone, and nothing waits for longer than a moment. `disturb` does something to the store that
-    must not matter, now and then.
+    must not matter, now and then. `shrink` looks for the shortest run that shows a difference,
+    which takes longer than to find one.
     """
-    card = examine(make_broker, runs=runs, steps=steps, seed=seed, advance=advance, disturb=disturb)
+    card = examine(
+        make_broker,
+        runs=runs,
+        steps=steps,
+        seed=seed,
+        advance=advance,
+        disturb=disturb,
+        shrink=shrink,
+    )
     if card.failure is not None:
         raise card.failure
     return card
@@ -59,6 +69,7 @@ def examine(
     seed: int,
     advance: Advance | None = None,
     disturb: Disturb | None = None,
+    shrink: bool = True,
 ) -> Card:
     """Like `run_model`, but a difference is written on the card."""
     began = time.monotonic()
@@ -70,7 +81,7 @@ def examine(
         try:
             name = subject.run(subject.open())
             try:
-                _run(subject, runs, steps, seed)
+                _run(subject, runs, steps, seed, shrink)
             except Exception as error:
                 failure = error
         finally:
@@ -79,14 +90,14 @@ def examine(
     return Card(name, runs, steps, seed, took, subject.tally, failure)
 
 
-def _run(subject: Subject, runs: int, steps: int, number: int) -> None:
+def _run(subject: Subject, runs: int, steps: int, number: int, shrink: bool) -> None:
     machine = seed(number)(type("BrokerMachine", (BrokerMachine,), {"subject": subject}))
     how = settings(
         max_examples=runs,
         stateful_step_count=steps,
         deadline=None,
         database=None,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )
@@ -108,10 +119,10 @@ class BrokerMachine(RuleBasedStateMachine):
         self.subject.run(work)
         self._is_sound = True
 
-    @initialize(per_key=st.sampled_from([1, 1, 2, None]))
-    def begin(self, per_key: int | None) -> None:
-        """One throttle for all who lease."""
-        self._run(self._driver.begin(Throttle(per_key=per_key)))
+    @initialize(per_key=st.sampled_from([1, 1, 2, None]), is_plain=st.booleans())
+    def begin(self, per_key: int | None, is_plain: bool) -> None:
+        """One throttle for all who lease; in some runs plain messages only: stores hurry there."""
+        self._run(self._driver.begin(Throttle(per_key=per_key), is_plain))
 
     @rule(step=steps())
     def do(self, step: Step) -> None:

@@ -12,13 +12,12 @@ that differ: what was passed over with one may be looked at later with another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from bee_core.disposition import Archive, Delete, Disposition, Reschedule, Terminal
 from bee_core.message import (
-    ZERO,
     Counters,
     Draft,
     Keep,
@@ -26,56 +25,15 @@ from bee_core.message import (
     Receipt,
     Reject,
     Report,
-    RunAt,
     Sent,
     Settlement,
     Update,
 )
 from bee_core.stored import State
+from bee_core.testing.model.messages import Message, both, merge
 
 UNKNOWN = 0
 """The token of a message that was just leased, until the store has said which it is."""
-
-
-@dataclass(slots=True)
-class Message:
-    """A message that waits, is leased or archived; or, with its `rule`, a successor."""
-
-    id: str
-    body: bytes
-    headers: Mapping[str, str]
-    priority: int
-    key: str | None
-    awaits: int
-    reports_to: str | None
-    sent_at: float
-    due: float
-    number: int
-    """Its place among those that are due at the same time; a new one when its time is replaced."""
-    born: int
-    """Tells two lives of one id apart."""
-    rule: Update = field(default_factory=Update)
-    counters: Counters = ZERO
-    token: int | None = None
-    holder: str | None = None
-    leased_at: float = 0.0
-    leased_until: float = 0.0
-    note: Note | None = None
-    successor: Message | None = None
-    archived_at: float | None = None
-
-    @property
-    def place(self) -> tuple[int, float, int]:
-        """Higher priority first, then the time due, then the order of arrival."""
-        return -self.priority, self.due, self.number
-
-    def state(self, now: float) -> State:
-        """Where it is. The lease of one that is ready, and has a token, has run out."""
-        if self.archived_at is not None:
-            return State.ARCHIVED
-        if self.token is None:
-            return State.READY if self.due <= now else State.DELAYED
-        return State.READY if self.leased_until <= now else State.LEASED
 
 
 class Model:
@@ -265,14 +223,14 @@ class Model:
             case _:
                 assert_never(draft.if_taken)
         if message.token is None:
-            _merge(message, fresh)
+            merge(message, fresh)
             return Sent.UPDATED
         if message.successor is None:
             message.successor = fresh
         else:
             before = message.successor.rule
-            moved = _merge(message.successor, fresh)
-            message.successor.rule = _both(before, fresh.rule, moved)
+            moved = merge(message.successor, fresh)
+            message.successor.rule = both(before, fresh.rule, moved)
         return Sent.BLOCKED
 
     def _arrive(self, what: Draft | Message, now: float, delay: float = 0.0) -> Message:
@@ -315,7 +273,7 @@ class Model:
         message.token, message.due, message.number = None, due, number
         successor, message.successor = message.successor, None
         if successor is not None:
-            _merge(message, successor)
+            merge(message, successor)
 
     def _end(self, message: Message, to: Terminal, result: bytes, keep: float, now: float) -> None:
         """A message is gone, or put away; its successor follows; and who is to hear of it does."""
@@ -350,41 +308,3 @@ class Model:
         message = self.live.get(id)
         if (message is None or not message.awaits) and all(m.id != id for m in self.archive):
             self.heard.pop(id, None)
-
-
-def _merge(message: Message, fresh: Message) -> bool:
-    """Change a message field by field, as the rule of the other says. Whether its time changed."""
-    rule = fresh.rule
-    if rule.payload:
-        message.body = fresh.body
-    if rule.policy:
-        message.headers, message.priority, message.key = fresh.headers, fresh.priority, fresh.key
-    if rule.resets:
-        message.counters = ZERO
-    moves = _MOVES[rule.run_at](message.due, fresh.due)
-    if moves:
-        message.due, message.number = fresh.due, fresh.number
-    return moves
-
-
-_MOVES: Mapping[RunAt, Callable[[float, float], bool]] = {
-    "always": lambda old, new: True,
-    "never": lambda old, new: False,
-    "if_later": lambda old, new: new > old,
-    "if_earlier": lambda old, new: new < old,
-}
-
-
-def _both(first: Update, second: Update, moved: bool) -> Update:
-    """What a successor is to change after two drafts: every field that one of them was to."""
-    times: Sequence[RunAt] = [r.run_at for r in (first, second) if r.run_at != "never"]
-    if len(set(times)) == 2:
-        run_at: RunAt = "always" if moved or "always" in times else times[0]
-    else:
-        run_at = times[0] if times else "never"
-    return Update(
-        payload=first.payload or second.payload,
-        run_at=run_at,
-        policy=first.policy or second.policy,
-        reset_counts=first.resets or second.resets,
-    )

@@ -1,7 +1,7 @@
 """The steps of a run, and how they are drawn.
 
 Few ids, few keys, few durations, so that steps meet. Nothing is drawn whose outcome the contract
-leaves open: see `apart` and `settlements`.
+leaves open: see `apart`, `in_one_moment` and `settlements`.
 """
 
 from __future__ import annotations
@@ -223,20 +223,44 @@ def apart(ids: Sequence[str]) -> Sequence[str]:
     return ids[:1] if set(PARENTS) & set(ids) else ids
 
 
+def plain(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts of which nothing is asked but to be kept until they are due."""
+    return [Draft(draft.id, draft.body, draft.delay, draft.priority) for draft in drafts]
+
+
+def plain_ends(endings: Sequence[Settlement]) -> list[Settlement]:
+    """Settlements of which nothing is asked but to be done."""
+    return [Settlement(ending.receipt, ending.disposition) for ending in endings]
+
+
+def in_one_moment(drafts: Sequence[Draft]) -> list[Draft]:
+    """A call may take longer than a moment: what it sends is delayed by one, or nothing is."""
+    if all(draft.delay != MOMENT for draft in drafts):
+        return list(drafts)
+    return [
+        msgspec.structs.replace(draft, delay=MOMENT) if not draft.delay else draft
+        for draft in drafts
+    ]
+
+
 def settlements(receipts: Sequence[Receipt], endings: Sequence[Settlement]) -> list[Settlement]:
     """One ending for each receipt. In which order those of one call are taken is open.
 
     So none of them may touch what another does; and none sends what it has just put back, because
-    it is open whether that is in the same moment.
+    it is open whether that is in the same moment. Where a moment counts there is one thing to do.
     """
     ids = set(apart([receipt.id for receipt in receipts]))
     receipts = [receipt for receipt in receipts if receipt.id in ids]
+    if any(ending.disposition == Reschedule(MOMENT) for ending in endings):
+        receipts = receipts[:1]
     sent: set[str] = set()
     found = []
     for receipt, ending in zip(receipts, endings, strict=False):
         is_alone = len(receipts) == 1 and not isinstance(ending.disposition, Reschedule)
         taboo = sent.union(PARENTS, () if is_alone else ids)
         then = [draft for draft in ending.then if draft.id not in taboo]
+        if ending.disposition == Reschedule(MOMENT):
+            then = []
         sent.update(draft.id for draft in then)
         found.append(msgspec.structs.replace(ending, receipt=receipt, then=then))
     return found

@@ -65,6 +65,11 @@ class Subject:
             name += f" on {(await self.store.describe()).name}"
         return name
 
+    async def begin(self) -> None:
+        """Leave the queue of the last run for another that nobody has used."""
+        await self.store.drop(self.queue)
+        self.queue = f"model-{new_id()[-12:]}"
+
     async def advance(self, seconds: float) -> None:
         """Let time pass: move the clock, or sleep."""
         if self._advance is None:
