@@ -247,8 +247,8 @@ class Heartbeat:
     async def _extend(
         self, broker: Broker, old: Sequence[Attempt], news: Said, until: float
     ) -> AbstractSet[Receipt]:
-        """Renew leases, but do not wait for the answer for longer than there is time."""
-        left = until - self._clock.now()
+        """Renew leases, but do not wait for the answer for longer than these, or newer ones, last."""
+        left = min(until - self._clock.now(), self._lease / 3)
         receipts = [attempt.lease.receipt for attempt in old]
 
         async def extend() -> AbstractSet[Receipt]:

@@ -153,8 +153,9 @@ class Held:
         now, until = self._clock.now(), asked_at + self._lease
         if self._pace is not None:
             self._pace.leased(asked_at, now, self._ended)
+        late = until - now < self._lease / 3  # there may be no time left to renew it
         for lease in leases:
-            self._take(lease, until, now)
+            self._take(lease, until, now, late)
         self._start_early()
         if self._frail:
             self._early.give_back_frail()
@@ -162,7 +163,7 @@ class Held:
             self._early.added()
         self.heartbeat.poke()
 
-    def _take(self, lease: Lease, until: float, now: float) -> None:
+    def _take(self, lease: Lease, until: float, now: float, late: bool) -> None:
         try:
             job, tag, rules, call = self._handlers.open(lease)
         except DecodeError as error:
@@ -179,6 +180,8 @@ class Held:
         self._attempts[lease.receipt.token] = attempt
         if self._stopping:
             self._give_back(attempt, "its worker stops")
+        elif late:
+            self._give_back(attempt, "it came too late")
         elif lease.counters.stalls and is_poisoned(rules, lease.counters):
             self._settle(attempt, Stalled(), ZERO)  # counted by the broker as it was taken over
         elif call is COME_TO:  # a tick is over at once, and is to be on time: it needs no slot

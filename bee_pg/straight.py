@@ -89,4 +89,4 @@ def _set(ready: asyncio.Future[None]) -> None:
 def _numbered(statement: str) -> str:
     """The statement in PostgreSQL's words: $1, $2 and so on."""
     numbers = count(1)
-    return re.sub("%b", lambda _: f"${next(numbers)}", statement).replace("%%", "%")
+    return re.sub("%[%b]", lambda m: "%" if m[0] == "%%" else f"${next(numbers)}", statement)

@@ -221,3 +221,62 @@ async def test_an_extend_that_never_answers_does_not_keep_a_handler_beyond_its_l
         worker.stop(grace=0)
 
     assert stopped
+
+
+def slow(clock: ManualClock, pauses: list[float]) -> MemoryBroker:
+    """It answers each lease after a pause, as long as there are any, and an extend never."""
+
+    class Slow(MemoryBroker):
+        async def lease(self, queue: str, **options: Any) -> Sequence[bee.Lease]:
+            leases = await super().lease(queue, **options)
+            if leases and pauses:
+                await clock.sleep(pauses.pop(0))
+            return leases
+
+        async def extend(
+            self, queue: str, receipts: Sequence[bee.Receipt], **options: Any
+        ) -> AbstractSet[bee.Receipt]:
+            await clock.sleep(1e9)
+            raise bee.BrokerUnavailable("no answer")
+
+    return Slow(clock=clock)
+
+
+async def test_a_lease_whose_answer_comes_late_is_given_back_and_not_run(
+    bee_clock: ManualClock,
+) -> None:
+    handler = Handler(bee_clock)
+    broker = slow(bee_clock, pauses := [0.7 * LEASE])
+    worker = bee.Worker(broker, "jobs", Work, handler, clock=bee_clock, policy=FOREVER, lease=LEASE)
+    await worker.queue.send(Work(), id="a")
+    async with worker.working():
+        await until(lambda: not pauses)
+        await bee_clock.advance(0.69 * LEASE)
+        assert 0 == handler.most
+        await bee_clock.advance(0.02 * LEASE)
+        handler.go_on.set()
+        await until(lambda: handler.most)
+
+        stored = await broker.get("jobs", "a")
+        assert stored is None or (1, 0) == (stored.counters.releases, stored.counters.stalls)
+
+
+async def test_a_job_that_is_leased_while_an_extend_hangs_is_stopped_before_its_lease_ends(
+    bee_clock: ManualClock,
+) -> None:
+    handler = Handler(bee_clock)
+    broker = slow(bee_clock, pauses := [0.0, 0.6 * LEASE])
+    worker = bee.Worker(broker, "jobs", Work, handler, clock=bee_clock, policy=FOREVER, lease=LEASE)
+    await worker.queue.send(Work(), id="a")
+    async with worker.working():
+        await until(lambda: handler.running == 1)
+        began = bee_clock.now()
+        await worker.queue.send(Work(), id="b")
+        await until(lambda: not pauses)
+        await bee_clock.advance(0.65 * LEASE)  # one third of a lease ago the extend was asked for
+        assert 2 == handler.running
+        await bee_clock.advance(0.36 * LEASE)
+        await until(lambda: len(handler.cancelled_at) >= 2)
+
+        assert all(at - began <= LEASE for at in handler.cancelled_at[:2])
+        handler.go_on.set()
