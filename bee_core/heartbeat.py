@@ -218,7 +218,7 @@ class Heartbeat:
             except BaseException as error:  # whatever a broker raises, the thread must go on
                 if own_cancellation(error):
                     raise
-                return self._after_failure(old, error)
+                return self._after_failure(error)
         soonest = min(attempt.leased_until for attempt in held)
         now = self._clock.now()
         pause = min(max(soonest - 2 * third - now, third / 10), self._watch)
@@ -247,7 +247,7 @@ class Heartbeat:
     async def _extend(
         self, broker: Broker, old: Sequence[Attempt], news: Said, until: float
     ) -> AbstractSet[Receipt]:
-        """Renew leases, but do not wait for the answer for longer than these, or newer ones, last."""
+        """Renew leases, but do not wait for longer than these, or newer ones, may last."""
         left = min(until - self._clock.now(), self._lease / 3)
         receipts = [attempt.lease.receipt for attempt in old]
 
@@ -297,17 +297,19 @@ class Heartbeat:
             self._troubled = False
             self._tell(partial(self._on_recovered, "extend"))
 
-    def _after_failure(self, old: Sequence[Attempt], error: BaseException) -> float:
+    def _after_failure(self, error: BaseException) -> float:
         """Try again soon; what cannot be renewed in time is lost, as far as can be known here."""
-        last_moment = self._clock.now() + self._margin
-        overdue = [attempt for attempt in old if attempt.leased_until <= last_moment]
+        now = self._clock.now()
+        last_moment = now + self._margin
+        held = [attempt for attempt in self._held() if self._deserves(attempt, now)]
+        overdue = [attempt for attempt in held if attempt.leased_until <= last_moment]
         if overdue:
             self._tell(partial(self._on_lost, overdue, LostLease.PRESUMED))
         if not self._troubled:
             self._troubled = True
             shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
             self._tell(partial(self._on_trouble, "extend", shown))
-        ends = [a.leased_until - last_moment for a in old if a.leased_until > last_moment]
+        ends = [a.leased_until - last_moment for a in held if a.leased_until > last_moment]
         return min([self._margin, *ends])
 
     def _deserves(self, attempt: Attempt, now: float) -> bool:

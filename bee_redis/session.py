@@ -100,6 +100,7 @@ class Session:
 
     async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
+        self._check_usable()
         until = self._until()
         if not isinstance(queue, str) or queue not in self._known:
             await self._list_first(check_queue(queue), until)
