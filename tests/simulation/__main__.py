@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.evidence import record
 from tests.simulation.cheap import cheap_texts
 from tests.simulation.world import World
 
@@ -109,13 +110,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--nice", type=int, default=10)
     parser.add_argument("--seed", type=int, help="play this one alone, and tell all of it")
+    parser.add_argument("--record", action="store_true", help="for docs/explanation/evidence.md")
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return replay(options.seed)
     os.nice(options.nice)
     started = time.monotonic()
     figures = play_all(options.first, options.seeds, options.processes)
-    print(figures.line(time.monotonic() - started))
+    seconds = time.monotonic() - started
+    print(figures.line(seconds))
+    if options.record:
+        record(
+            "simulation",
+            command=f"python -m tests.simulation --seeds {options.seeds} --first {options.first}",
+            figures={
+                "seeds": figures.seeds,
+                "jobs": figures.jobs,
+                "runs": figures.runs,
+                "workers killed": figures.kills,
+                "calls that went wrong": figures.faults,
+                "simulated hours": round(figures.hours),
+                "seconds": round(seconds),
+            },
+            faults=[f"seed {seed}: {wrong[0]}" for seed, wrong in figures.failed.items()],
+        )
     return len(figures.failed) > 0
 
 

@@ -24,6 +24,7 @@ from bee_core.testing.simulation import Simulation
 from bee_memory import MemoryBroker
 from tests.chaos import stores
 from tests.chaos.workers import fork
+from tests.evidence import record
 from tests.simulation.scenarios import SCENARIOS, Crashing, Scenario, finish, live
 
 AT_ONCE = 16
@@ -163,6 +164,7 @@ def sweep_whole(store: str, url: str) -> Report:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", choices=("memory", *stores.NAMES), default="memory")
+    parser.add_argument("--record", action="store_true", help="for docs/explanation/evidence.md")
     options = parser.parse_args()
     started = time.monotonic()
     if options.store == "memory":
@@ -180,7 +182,15 @@ def main() -> int:
             server.stop()
     for fault in report.faults:
         print(fault)
-    print(report.line(time.monotonic() - started))
+    seconds = time.monotonic() - started
+    print(report.line(seconds))
+    if options.record:
+        record(
+            f"crashes-{options.store}",
+            command=f"python -m tests.simulation.sweep --store {options.store}",
+            figures={"points": report.points, "seconds": round(seconds)},
+            faults=report.faults,
+        )
     return len(report.faults) > 0
 
 
