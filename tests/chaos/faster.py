@@ -72,7 +72,7 @@ def faster(server: object, pace: Pace) -> Iterator[None]:
     before = {script: (script.text, script.sha) for script in SCRIPTS.values()}
     try:
         for script in SCRIPTS.values():
-            assert 1 == script.text.count(_TIME), "lib.lua tells the time in another way"
+            assert script.text.count(b"'TIME'") == script.text.count(_TIME) > 0, script.verb
             script.text = script.text.replace(_TIME, told.encode())
             script.sha = hashlib.sha1(script.text).hexdigest().encode()
         yield

@@ -80,7 +80,7 @@ class MovedValkey:
         before = {script: (script.text, script.sha) for script in scripts.values()}
         try:
             for script in scripts.values():
-                assert 1 == script.text.count(_TIME), "layout.lua tells the time in another way"
+                assert script.text.count(b"'TIME'") == script.text.count(_TIME) > 0, script.verb
                 script.text = script.text.replace(_TIME, _MOVED)
                 script.sha = hashlib.sha1(script.text).hexdigest().encode()
             yield

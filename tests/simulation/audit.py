@@ -121,7 +121,8 @@ def _expected(member: Member, lease: Leased, run: Run | None, rules: Rules) -> l
     error = _kind(rules.on_error, counters.errors + 1)
     timeout: Kind = (_kind(rules.on_timeout, counters.timeouts + 1), Counters(timeouts=1))
     released: Kind = (Reschedule, Counters(releases=1))
-    stops = [released] if member.stopping < math.inf or member.cancelled else []
+    is_stopped = member.stopping < math.inf or member.cancelled
+    stops = [released] if is_stopped or isinstance(member.error, WorkerStuck) else []
     if run is None:
         stalled: Kind = (_kind(rules.on_stall, counters.stalls), Counters())
         poisoned = counters.stalls > 0 and stalled[0] is not Reschedule
@@ -223,7 +224,8 @@ def _heard(books: Books, member: Member) -> None:
 def _is_expected(books: Books, member: Member, event: Event) -> bool:
     match event:
         case BrokerTrouble(verb=verb) | BrokerRecovered(verb=verb):
-            return verb in member.faults or (verb in ("extend", "announce") and member.slow)
+            late = member.slow or member.process.held_up_at > 0
+            return verb in member.faults or (verb in ("extend", "announce") and late)
         case AttemptLost(token=token, certain=True):
             lease = books.leases[token]
             gone = lease.cancelled or books.current.get(lease.life) != token
