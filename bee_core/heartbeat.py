@@ -262,7 +262,7 @@ class Heartbeat:
 
         extending = asyncio.create_task(extend(), name="bee:extend")
         try:
-            await self._limited(extending, max(left, self._margin))
+            await self._limited(extending, max(left, self._margin / 2))
             return extending.result()
         finally:
             extending.cancel()
