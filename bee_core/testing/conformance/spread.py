@@ -136,6 +136,8 @@ SINGLE: Mapping[str, tuple[str, ...]] = {
         "test_of_many_who_adopt_the_same_one_does",
     ),
     KEYS: (
+        "test_of_those_that_wait_for_a_key_too_the_longest_due_counts",
+        "test_one_that_gets_a_key_at_take_over_comes_before_those_behind_it",
         "test_an_adopted_message_keeps_all_it_has",
         "test_each_thing_alone_is_kept",
         "test_a_message_whose_id_is_live_is_not_taken_in",

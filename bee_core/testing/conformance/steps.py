@@ -38,7 +38,7 @@ E = TypeVar("E", bound=BaseException)
 
 LONG = 1000.0
 SHORT = 2.0
-PATIENCE = 20
+PATIENCE = 60
 """How many units something that should happen now may take."""
 
 DELETE = Delete()
