@@ -257,14 +257,14 @@ class Held:
         if self._dropped:
             return
         self._ended += len(ends)
-        try:
-            for attempt, outcome in ends:
+        for attempt, outcome in ends:
+            try:
                 if attempt.ending is None and not isinstance(outcome, Failed):
                     self._settle(attempt, outcome, tally(outcome))
                 else:
                     self._end(attempt, outcome)
-        except Exception as error:  # none is to be held for ever because it cannot be settled
-            self._on_failure("the end of a job", error)
+            except Exception as error:  # none is to be held for ever because it cannot be settled
+                self._on_failure("the end of a job", error)
         self._start_early()
         self._on_room()
         if not self.slots.running:
