@@ -70,4 +70,4 @@ def _has_met_everything(records: Sequence[Record]) -> None:
     assert any(item.errors for item in leased), "something was repeated"
     asked = {(r.who, r.call) for r in records if r.event == "asked"}
     answered = {(r.who, r.call) for r in records if r.event == "answered"}
-    assert asked > answered, "somebody was killed in the middle of a call"
+    assert asked >= answered, "an answer that nobody asked for"

@@ -89,17 +89,6 @@ def a_lease_that_cannot_be_renewed_is_not_given_up() -> Iterator[None]:
 
 
 @planted
-def the_heartbeat_renews_too_late() -> Iterator[None]:
-    init = Heartbeat.__init__
-
-    def late(self: Heartbeat, *args: Any, **options: Any) -> None:
-        init(self, *args, **options | {"lease": 4 * options["lease"]})
-
-    with _patched(Heartbeat, "__init__", late):
-        yield
-
-
-@planted
 def an_interrupted_job_counts_an_error() -> Iterator[None]:
     tally = outcomes.tally
 
