@@ -24,8 +24,9 @@ from bee_core.events import (
 )
 from bee_core.message import Counters, Settlement
 from bee_core.strategy import Repeat, Rules, resolve
+from bee_core.testing.simulation.simulation import EPOCH
 from bee_core.ticks import message_id
-from tests.simulation.books import Books, Leased, Life, Member, Run, WatchedStore
+from tests.simulation.books import DEADLINE, Books, Leased, Life, Member, Run, WatchedStore
 
 _SCHEDULE = message_id("")
 
@@ -63,7 +64,7 @@ def audit_end(books: Books, member: Member) -> None:
     if member.process.complaints:
         books.blame(f"{name}: {member.process.complaints}")
     held = set(worker._held._attempts)
-    if member.killed == math.inf and not {"settle"} & member.faults and not member.slow and held:
+    if member.killed == math.inf and "settle" not in member.faults and not member.slow and held:
         books.blame(f"{name} still holds {sorted(held)}")
     refused = {event.token for event in member.events if isinstance(event, SettlementRefused)}
     if known := held & (member.answered | member.given_up | refused):
@@ -126,7 +127,7 @@ def _expected(member: Member, lease: Leased, run: Run | None, rules: Rules) -> l
     if run is None:
         stalled: Kind = (_kind(rules.on_stall, counters.stalls), Counters())
         poisoned = counters.stalls > 0 and stalled[0] is not Reschedule
-        held_up = member.process.held_up_at > 0
+        held_up = member.process.held_up_at >= lease.at - EPOCH
         return stops + [stalled] * poisoned + [timeout] * held_up
     if run.how == "told" or run.told:
         lasted = (run.told[0] if run.told else run.ended) - run.started
@@ -180,7 +181,9 @@ def _may_stall(books: Books, lease: Leased) -> bool:
     run = books.runs.get(lease.token)
     if not member.was_alive or member.killed < math.inf or books.jumped_at > 0 or member.slow:
         return True
-    if member.process.held_up_at > 0 or {"lease", "extend"} & member.faults:
+    since = lease.at - EPOCH
+    troubles = [member.faults.get(verb, -math.inf) + 2 * DEADLINE for verb in ("lease", "extend")]
+    if max(member.process.held_up_at, *troubles) >= since:
         return True
     if member.over and ("settle" in member.faults or member.error is not None):
         return True

@@ -20,6 +20,8 @@ from bee_memory.messages import Message
 from bee_memory.state import Queue
 
 QUEUE = "jobs"
+DEADLINE = 8.0
+"""Seconds within which every call of a store ends, well or badly."""
 
 Life: TypeAlias = tuple[str, int]
 """An id and its incarnation."""
@@ -39,6 +41,8 @@ class Leased:
     took_over: int | None
     """The token of the lease that had run out."""
     cancelled: bool = False
+    lapsed: float = math.inf
+    """When it first ran out, if it was renewed after that."""
 
 
 @dataclass
@@ -77,8 +81,8 @@ class Member:
     over: bool = False
     error: BaseException | None = None
     events: list[Event] = field(default_factory=list)
-    faults: set[str] = field(default_factory=set)
-    """The verbs that failed for it."""
+    faults: dict[str, float] = field(default_factory=dict)
+    """The verbs that failed for it, and when they last did."""
     slow: bool = False
     """Whether answers may come so late that a lease has run out meanwhile."""
     lost: dict[int, float] = field(default_factory=dict)
@@ -166,10 +170,13 @@ class WatchedStore(MemoryBroker):
         self, queue: str, receipts: Sequence[Receipt], **options: Any
     ) -> AbstractSet[Receipt]:
         lost = await super().extend(queue, receipts, **options)
-        until = self._clock.now() + options["duration"]
+        now = self._clock.now()
         for receipt in receipts:
             if receipt not in lost:
-                self._books.leases[receipt.token].until = until
+                lease = self._books.leases[receipt.token]
+                if lease.until < now:
+                    lease.lapsed = min(lease.lapsed, lease.until)
+                lease.until = now + options["duration"]
         return lost
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:

@@ -14,6 +14,7 @@ import msgspec
 from bee_core import attempt, held, verdict
 from bee_core import outcome as outcomes
 from bee_core.attempt import Attempt
+from bee_core.broker import Broker
 from bee_core.errors import OutcomeUnknown
 from bee_core.fetcher import Fetcher
 from bee_core.heartbeat import Heartbeat
@@ -84,7 +85,31 @@ def a_job_whose_lease_is_lost_runs_on() -> Iterator[None]:
 
 @planted
 def a_lease_that_cannot_be_renewed_is_not_given_up() -> Iterator[None]:
-    with _patched(Heartbeat, "_after_failure", lambda self, old, error: self._margin):
+    with _patched(Heartbeat, "_after_failure", lambda self, error: self._margin):
+        yield
+
+
+@planted
+def the_heartbeat_renews_too_late() -> Iterator[None]:
+    chosen = Heartbeat._chosen
+
+    def late(self: Heartbeat, *args: Any) -> Sequence[Attempt]:
+        now = self._clock.now()
+        return [old for old in chosen(self, *args) if old.leased_until <= now]
+
+    with _patched(Heartbeat, "_chosen", late):
+        yield
+
+
+@planted
+def the_heartbeat_sleeps_for_as_long_as_a_lease() -> Iterator[None]:
+    look = Heartbeat._round
+
+    async def drowsy(self: Heartbeat, broker: Broker) -> float:
+        pause = await look(self, broker)
+        return pause if pause == math.inf else self._lease
+
+    with _patched(Heartbeat, "_round", drowsy):
         yield
 
 

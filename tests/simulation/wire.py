@@ -19,12 +19,9 @@ from bee_core.errors import (
 from bee_core.message import Lease, Receipt, Settlement
 from bee_core.testing.faults import FaultyBroker
 from bee_core.testing.simulation import Simulation
-from tests.simulation.books import Books, Member, WatchedStore
+from tests.simulation.books import DEADLINE, Books, Member, WatchedStore
 
 T = TypeVar("T")
-
-DEADLINE = 8.0
-"""Seconds within which every call ends, well or badly."""
 
 
 @dataclass
@@ -79,7 +76,7 @@ class Link(FaultyBroker):
             await self._crash(verb, "before")
         fault = "cut" if weather.cut else _draw(chance, verb, weather.trouble)
         if fault:
-            self._member.faults.add(verb)
+            self._member.faults[verb] = self._simulation.now
             self._books.faults += 1
             self._note(verb, fault)
         if weather.slowness and chance.random() < 0.5:

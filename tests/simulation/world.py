@@ -18,8 +18,8 @@ from bee_core.testing.simulation import Nothing, Process, Simulation
 from bee_core.testing.simulation.simulation import SimulatedClock
 from bee_core.ticks import SCHEDULE, message_id
 from tests.simulation.audit import audit, audit_end
-from tests.simulation.books import QUEUE, Books, Leased, Member, Run, WatchedStore
-from tests.simulation.wire import DEADLINE, Link, Weather
+from tests.simulation.books import DEADLINE, QUEUE, Books, Leased, Member, Run, WatchedStore
+from tests.simulation.wire import Link, Weather
 from tests.simulation.work import Hands, Work, draw_moves, draw_policy
 
 LIMIT = 1500.0
@@ -378,6 +378,11 @@ class World:
         lasted, held_up = run.ended - run.started, member.process.held_up_at >= run.started
         if run.how != "told" and not run.told and not held_up and lasted > run.timeout + 0.01:
             self.books.blame(f"{run.token} ran for {lasted:g} s, unhindered")
+        lease = self.books.leases[run.token]
+        heard = (run.told[0] if run.told else run.ended) + self.store_clock.offset
+        late = heard - min(lease.until, lease.lapsed)
+        if late > 0.01 and not held_up and not self.books.jumped_at > 0:
+            self.books.blame(f"{run.token} ran on for {late:g} s when its lease had run out")
 
     def _is_excused(self, other: Run, lease: Leased) -> bool:
         """Whether somebody may still run a job that another one has been given."""
