@@ -160,7 +160,8 @@ class RedisBroker(RedisInspector, Store):
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
-        self._next: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        """By queue: when something will be ready there by itself, as far as is known here."""
 
     def clone(self) -> RedisBroker:
         broker = type(self).__new__(type(self))
@@ -197,6 +198,14 @@ class RedisBroker(RedisInspector, Store):
         holder: str,
         throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
+        pause, found = await self._lease(queue, limit, duration, holder, throttle)
+        self._due[queue] = asyncio.get_running_loop().time() + pause
+        return found
+
+    async def _lease(
+        self, queue: str, limit: int, duration: float, holder: str, throttle: Throttle
+    ) -> tuple[float, Sequence[Lease]]:
+        """Leases, and the seconds until something more will be ready by itself."""
         check_whole(limit, "limit", least=1)
         check_holder(holder)
         hidden = microseconds(seconds(duration, "duration", least=0.001))
@@ -211,8 +220,7 @@ class RedisBroker(RedisInspector, Store):
             *tokens,
         )
         pause, found = leases(reply, *tokens[:1])
-        self._next[queue] = math.inf if pause is None else pause
-        return found
+        return math.inf if pause is None else pause, found
 
     def _tokens_of(self, queue: str) -> tuple[int, ...]:
         """Which tokens are to be given: every n-th, and from where on. All, if nothing is said."""
@@ -261,7 +269,8 @@ class RedisBroker(RedisInspector, Store):
         timeout = seconds(timeout, "timeout")
         check_queue(queue)
         self._check_usable()
-        pause = min(timeout, self._next.pop(queue, math.inf))
+        due = self._due.get(queue, math.inf)
+        pause = min(timeout, due - asyncio.get_running_loop().time())
         if pause <= 0:
             return
         if bell := self._bell(queue):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -113,7 +112,10 @@ class ShardedBroker(ShardedInspector, Spread):
                 "of the whole queue: use key_rate, or a queue without shards for these jobs"
             )
         names = await self._parts_of(queue)
-        lease = partial(self._parts.lease, duration=duration, holder=holder, throttle=throttle)
+
+        def lease(name: str, limit: int) -> Coroutine[Any, Any, tuple[float, Sequence[Lease]]]:
+            return self._parts._lease(name, limit, duration, holder, throttle)
+
         taken, until = Taken(min(limit, MOST)), self._until()
         for parts in self._watch(queue).plan():
             await self._take(queue, [(part, names[part]) for part in parts], taken, lease, until)
@@ -128,7 +130,7 @@ class ShardedBroker(ShardedInspector, Spread):
         queue: str,
         parts: Sequence[tuple[int, str]],
         taken: Taken,
-        lease: Callable[..., Coroutine[Any, Any, Sequence[Lease]]],
+        lease: Callable[[str, int], Coroutine[Any, Any, tuple[float, Sequence[Lease]]]],
         until: float,
     ) -> None:
         """Lease from these parts: all from the first if it has enough, else a share from each."""
@@ -139,7 +141,7 @@ class ShardedBroker(ShardedInspector, Spread):
         while left and taken.room > 0 and loop.time() < until:
             asked, left = left[:at_once], left[at_once:]
             share = taken.room // len(asked)
-            calls = (lease(name, limit=share) for _, name in asked)
+            calls = (lease(name, share) for _, name in asked)
             fatal: list[BaseException] = []
             for (part, name), answer in zip(
                 asked, await asyncio.gather(*calls, return_exceptions=True), strict=True
@@ -150,9 +152,10 @@ class ShardedBroker(ShardedInspector, Spread):
                 elif isinstance(answer, BaseException):
                     fatal.append(answer)
                 else:
-                    taken.add(answer)
-                    watch.due(part, loop.time() + self._parts._next.pop(name, math.inf))
-                    if len(answer) == share:
+                    pause, leases = answer
+                    taken.add(leases)
+                    watch.due(part, loop.time() + pause)
+                    if len(leases) == share:
                         left.append((part, name))
             if fatal and taken.leases:
                 return  # what is leased has to reach its holder: the error is for the next call

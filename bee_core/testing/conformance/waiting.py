@@ -213,6 +213,27 @@ class Waiting(Conformance):
 
                 assert ["0", "1", "2"] == sorted(woken)
 
+    async def test_who_waits_after_several_have_leased_at_once_wakes_when_something_is_due(
+        self,
+    ) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", after=5))
+            await asyncio.gather(*(lease(h) for _ in range(16)))
+
+            async with running(wait(h)) as waiting:
+                await soon(h, waiting, "a message that is due should wake who waits")
+
+    async def test_one_who_leaves_does_not_keep_from_another_that_something_is_due(self) -> None:
+        async with self.harness() as h:
+            await send(h, draft(h, "a", after=5))
+            assert [] == ids(await lease(h))
+
+            async with running(wait(h)) as leaving, running(wait(h)) as staying:
+                await h.advance(1)
+                leaving.cancel()
+
+                await soon(h, staying, "a message that is due should wake who waits")
+
     async def test_a_wait_on_one_queue_does_not_use_up_the_wake_up_of_another(self) -> None:
         async with (
             self.harness() as h,
