@@ -15,11 +15,13 @@ from bisect import insort
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, sql
+from psycopg.abc import RV, PQGen
 from psycopg.rows import TupleRow
+from psycopg.waiting import wait_async
 
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_pg.faults import cannot_connect, translate
@@ -27,6 +29,8 @@ from bee_pg.straight import Straight, carry_out, prepare
 
 T = TypeVar("T")
 
+_WAIT_INTERVAL = 0.1
+"""Seconds after which psycopg looks whether it was interrupted."""
 _OFTEN = 3
 """Times after which a statement is prepared."""
 _MUCH = 4096
@@ -69,13 +73,22 @@ class Connection(AsyncConnection[TupleRow]):
         try:
             return await carry_out(self, name, arguments)
         except asyncio.CancelledError:
-            await self.cancel_safe()
+            await self._end()
+            raise
 
-    async def cancel_safe(self, *, timeout: float = 0.0) -> NoReturn:
-        """What psycopg does for one who is cancelled, before it waits for the server to comply."""
+    async def wait(
+        self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL, *arguments: Any, **options: Any
+    ) -> RV:
+        """As psycopg waits; but who is cancelled does not wait on for the server to comply."""
+        try:
+            return await wait_async(gen, self.pgconn.socket, interval, *arguments, **options)
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+
+    async def _end(self) -> None:
         cut(self)
         await self.close()
-        raise asyncio.CancelledError
 
 
 class Pool:

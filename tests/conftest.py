@@ -27,6 +27,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means here. Most tests wait for a server, or for a lease to run out."""
+    return 2 * (os.cpu_count() or 1)
+
+
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[RedisServer]:
     """A Valkey server from the wheel."""

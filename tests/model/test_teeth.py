@@ -119,7 +119,7 @@ def test_a_broker_that_fails_gets_a_card_that_says_so(monkeypatch: pytest.Monkey
         "bee_core.testing.model.__main__.connect", lambda url: NAMED["PriorityInverted"]()
     )
 
-    result = CliRunner().invoke(main, ["memory://", "--runs", "50"])
+    result = CliRunner().invoke(main, ["memory://", "--runs", "50", "--steps", "12"])
 
     assert 1 == result.exit_code
     assert "result    FAILED: AssertionError" in result.output
