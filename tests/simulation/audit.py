@@ -24,7 +24,6 @@ from bee_core.events import (
 )
 from bee_core.message import Counters, Settlement
 from bee_core.strategy import Repeat, Rules, resolve
-from bee_core.testing.simulation.simulation import EPOCH
 from bee_core.ticks import message_id
 from tests.simulation.books import DEADLINE, Books, Leased, Life, Member, Run, WatchedStore
 
@@ -127,7 +126,7 @@ def _expected(member: Member, lease: Leased, run: Run | None, rules: Rules) -> l
     if run is None:
         stalled: Kind = (_kind(rules.on_stall, counters.stalls), Counters())
         poisoned = counters.stalls > 0 and stalled[0] is not Reschedule
-        held_up = member.process.held_up_at >= lease.at - EPOCH
+        held_up = member.process.held_up_at >= lease.at
         return stops + [stalled] * poisoned + [timeout] * held_up
     if run.how == "told" or run.told:
         lasted = (run.told[0] if run.told else run.ended) - run.started
@@ -181,7 +180,7 @@ def _may_stall(books: Books, lease: Leased) -> bool:
     run = books.runs.get(lease.token)
     if not member.was_alive or member.killed < math.inf or books.jumped_at > 0 or member.slow:
         return True
-    since = lease.at - EPOCH
+    since = lease.at
     troubles = [member.faults.get(verb, -math.inf) + 2 * DEADLINE for verb in ("lease", "extend")]
     if max(member.process.held_up_at, *troubles) >= since:
         return True

@@ -9,12 +9,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from bee_core.clock import Clock
 from bee_core.disposition import Archive, Delete, Disposition
 from bee_core.events import Event
 from bee_core.message import Counters, Draft, Lease, Receipt, Report, Sent, Settlement
 from bee_core.strategy import Policy
 from bee_core.testing.simulation import Process
+from bee_core.testing.simulation.simulation import SimulatedClock
 from bee_memory import MemoryBroker
 from bee_memory.messages import Message
 from bee_memory.state import Queue
@@ -36,6 +36,7 @@ class Leased:
     token: int
     holder: str
     at: float
+    """By the simulation's clock, as all times; but `until` and `lapsed` are by the store's."""
     until: float
     counters: Counters
     took_over: int | None
@@ -141,7 +142,7 @@ class Books:
 class WatchedStore(MemoryBroker):
     """The store of a simulation: what it has done is in the books."""
 
-    def __init__(self, clock: Clock, books: Books) -> None:
+    def __init__(self, clock: SimulatedClock, books: Books) -> None:
         super().__init__(clock=clock)
         self._books = books
         self._clock = clock
@@ -157,7 +158,7 @@ class WatchedStore(MemoryBroker):
                 life,
                 token,
                 options["holder"],
-                message.leased_at,
+                self._clock.now() - self._clock.offset,
                 message.visible_at,
                 lease.counters,
                 took_over=books.current.get(life),
