@@ -33,6 +33,8 @@ from tests.chaos.workers import connect, fork, fork_worker, start_worker
 from tests.servers import free_port
 
 _STEP = 0.02
+_BREATH = 1.5
+"""Seconds that a server is up before it is killed again: else nobody could ever be back at work."""
 _PATIENCE = 60.0
 """Seconds for the last jobs to end, beside ten leases."""
 
@@ -197,6 +199,7 @@ class Storm:
         time.sleep(self._chance.uniform(0.0, 0.3))
         self._server.start()
         self._ledger.write("back", "server")
+        self._wait_until(time.monotonic() + _BREATH)
 
     def _calm(self) -> None:
         if self._line is not None:
