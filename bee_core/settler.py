@@ -111,6 +111,7 @@ class Settler:
                 if len(batch) == 1:
                     await self._give_back(batch[0], error)
                 else:  # one of them is the culprit: the others must not suffer for it
+                    self._unsure |= {ended.settlement.receipt.token for ended in batch}
                     for ended in batch:
                         await self._settle([ended])
                 return

@@ -106,6 +106,10 @@ class Bell:
         """Whether somebody here waits for messages of this queue."""
         return bool(self._waiters[queue])
 
+    def wake(self, queue: str) -> None:
+        """Somebody here who waits for messages of this queue is to look."""
+        self._hand_over(queue)
+
     async def risen(self) -> None:
         """Return when nobody here is about to be taken off the list of the idle."""
         while self._rising:

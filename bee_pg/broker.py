@@ -172,19 +172,23 @@ class PgBroker(PgInspector, Store):
         loop = asyncio.get_running_loop()
         began = loop.time()
         lows, since = line.reach(began)
-        rows = await self._run_on(
-            queue,
-            "lease",
-            LEASE,
-            min(limit, 2**31 - 1),
-            hidden,
-            holder,
-            lows,
-            since,
-            waiting.rise(self._bell),
-            _PATIENCE * self._deadline,
-            *throttle_columns(throttle),
-        )
+        channel = waiting.rise(self._bell)
+        try:
+            rows = await self._run_on(
+                queue,
+                "lease",
+                LEASE,
+                min(limit, 2**31 - 1),
+                hidden,
+                holder,
+                lows,
+                since,
+                channel,
+                _PATIENCE * self._deadline,
+                *throttle_columns(throttle),
+            )
+        finally:
+            waiting.risen(self._bell, channel)
         found = leased(rows)
         line.looked(began, loop.time(), found, whole=lows is None, enough=len(rows) >= limit)
         waiting.leased(len(rows), found.quiet)

@@ -48,6 +48,7 @@ class Connection(AsyncConnection[TupleRow]):
         super().__init__(*arguments, **options)
         self._names: dict[Straight, str] = {}
         """What was prepared, and as what."""
+        self._prepared_so_far = 0
 
     async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
         """Those that a statement returns.
@@ -67,7 +68,8 @@ class Connection(AsyncConnection[TupleRow]):
     async def _straight(self, statement: Straight, arguments: Sequence[Any]) -> list[TupleRow]:
         """The same for one that need not go the way of all others."""
         if (name := self._names.get(statement)) is None:
-            name = f"bee_{len(self._names)}"
+            name = f"bee_{self._prepared_so_far}"  # a new one, whatever became of those before
+            self._prepared_so_far += 1
             await prepare(self, name, statement)
             self._names[statement] = name
         try:
@@ -75,6 +77,10 @@ class Connection(AsyncConnection[TupleRow]):
         except asyncio.CancelledError:
             await self._end()
             raise
+
+    def forget(self) -> None:
+        """Prepare all anew: after a rollback psycopg may have the server forget everything."""
+        self._names.clear()
 
     async def wait(
         self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL, *arguments: Any, **options: Any
@@ -162,8 +168,12 @@ class Pool:
         connection.prepare_threshold = _OFTEN if self.prepares else None
         if not self.wraps:
             return await connection.rows(statement, arguments)
-        async with connection.transaction():
-            return await connection.rows(statement, arguments)
+        try:
+            async with connection.transaction():
+                return await connection.rows(statement, arguments)
+        except BaseException:
+            connection.forget()
+            raise
 
     async def _take(self, until: float) -> Connection:
         if not self._places.locked():
@@ -217,7 +227,8 @@ async def connect(parameters: Mapping[str, Any], until: float) -> Connection:
                 **parameters, autocommit=True, prepare_threshold=None
             )
     except (psycopg.Error, OSError, TimeoutError) as error:
-        raise cannot_connect(error) from error
+        error.__cause__ = error.__context__ = None  # whose frames would keep the connection
+        raise cannot_connect(error) from error.with_traceback(None)
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     return connection
 

@@ -176,7 +176,8 @@ class Session:
         """Be no longer listed as idle. If that fails, others may miss a wake-up, and no more."""
         statement = call(self._schema, "rise", "%b::text, %b::text")
         until = asyncio.get_running_loop().time() + min(self._deadline, _FAREWELL)
-        for queue in bell.resting:
+        while bell.resting:  # somebody may be about to be listed
+            queue, _ = bell.resting.popitem()
             with suppress(BrokerError):
                 await self._pool.call(statement, [queue, bell.channel], until=until)
 

@@ -81,10 +81,16 @@ class Waiting:
             return None
         return bell.channel if bell.resting.pop(self._queue, None) is not None else None
 
+    def risen(self, bell: Bell | None, channel: str | None) -> None:
+        """A lease has unlisted us. Who has begun to wait meanwhile is to be listed again."""
+        if bell is not None and channel is not None and bell.is_awaited(self._queue):
+            bell.resting.pop(self._queue, None)
+            bell.wake(self._queue)
+
     async def _rest(self, bell: Bell) -> None:
         """Be listed as idle, unless that still holds for a while."""
-        now = asyncio.get_running_loop().time()
         await bell.risen()
+        now = asyncio.get_running_loop().time()
         if bell.resting.get(self._queue, 0.0) < now + 1.2 * self._renew:
             await self._run("rest", "%b::text, %b::float8", bell.channel, 2 * self._renew)
             bell.resting[self._queue] = now + 2 * self._renew

@@ -1,13 +1,15 @@
 """Waiting for a wake-up without ever holding a message.
 
-One task per queue pops wake-ups while somebody waits here, and hands each to one waiter. A waiter
-that leaves, by timeout or cancellation, touches no connection; a wake-up that finds nobody here
-goes back to the server, for somebody elsewhere. Losing one costs a poll, never a message.
+One task per queue pops wake-ups while somebody waits here, and hands each to one waiter; another is
+woken when something is due. A waiter that leaves, by timeout or cancellation, touches no
+connection; a wake-up that finds nobody here goes back to the server, for somebody elsewhere.
+Losing one costs a poll, never a message.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from contextlib import suppress
 
@@ -29,15 +31,25 @@ class Bell:
         self._push = pack(b"RPUSH", key, b"1")
         self._deadline = deadline
         self._owed = 0
+        """Wake-ups for somebody elsewhere, that the server is yet to hear of."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._waiters: deque[asyncio.Future[bool]] = deque()  # whether it was woken
         self._reader: asyncio.Task[None] | None = None
+        self._giver: asyncio.Task[None] | None = None
 
-    async def wait(self, timeout: float) -> None:
-        """Return at a wake-up, or after `timeout`; raise if the server cannot be reached."""
+    async def wait(self, timeout: float, due: float = math.inf) -> None:
+        """Return at a wake-up, or after `timeout`; raise if the server cannot be reached.
+
+        due   when something will be ready by itself, as far as is known by now
+        """
+        if self._owed:
+            self._owed -= 1
+            return
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
         self._listen()
+        self.expect(due)
         alarm = loop.call_later(timeout, self._give_up, waiter)
         try:
             await waiter
@@ -53,9 +65,20 @@ class Bell:
     async def aclose(self) -> None:
         """Stop listening, and send those away who wait."""
         self._fail(BrokerClosed("this RedisBroker was closed"))
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        tasks = [task for task in (self._reader, self._giver) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def expect(self, due: float) -> None:
+        """Something will be ready then by itself, by the loop's clock: wake somebody who waits."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._waiters and due < math.inf:
+            self._alarm = asyncio.get_running_loop().call_at(due, self._wake)
 
     def _listen(self) -> None:
         if self._reader is None or self._reader.done():
@@ -63,12 +86,7 @@ class Bell:
 
     async def _read(self) -> None:
         try:
-            while self._waiters or self._owed:
-                if self._owed:
-                    self._owed -= 1
-                    with suppress(BrokerError):  # what it costs is a poll
-                        await self._link.call(self._key, self._push, deadline=self._deadline)
-                    continue
+            while self._waiters:
                 deadline = _BLOCK + self._deadline
                 woken = await self._link.call(self._key, self._pop, deadline=deadline)
                 if woken:
@@ -78,12 +96,24 @@ class Bell:
 
     def pass_on(self) -> None:
         """Wake somebody here, or else somebody elsewhere."""
+        if not self._wake():
+            self._owed += 1
+            if self._giver is None or self._giver.done():
+                self._giver = asyncio.create_task(self._give(), name="bee:ring")
+
+    async def _give(self) -> None:
+        while self._owed:
+            self._owed -= 1
+            with suppress(BrokerError):  # what it costs is a poll
+                await self._link.call(self._key, self._push, deadline=self._deadline)
+
+    def _wake(self) -> bool:
+        """Wake somebody here, if anybody waits."""
         while self._waiters:
             if not (waiter := self._waiters.popleft()).done():  # else it is about to leave
                 waiter.set_result(True)
-                return
-        self._owed += 1
-        self._listen()
+                return True
+        return False
 
     def _give_up(self, waiter: asyncio.Future[bool]) -> None:
         if not waiter.done():

@@ -199,8 +199,19 @@ class RedisBroker(RedisInspector, Store):
         throttle: Throttle = THROTTLE,
     ) -> Sequence[Lease]:
         pause, found = await self._lease(queue, limit, duration, holder, throttle)
-        self._due[queue] = asyncio.get_running_loop().time() + pause
+        self._expect(queue, pause)
         return found
+
+    def _expect(self, queue: str, pause: float) -> None:
+        """Something will be ready by itself in so many seconds. What was known before stays known.
+
+        Answers may come in another order than they were given: a look in vain is cheap.
+        """
+        now = asyncio.get_running_loop().time()
+        known = self._due.get(queue, math.inf)
+        self._due[queue] = min(now + pause, known if known > now else math.inf)
+        if bell := self._bells.get(queue):
+            bell.expect(self._due[queue])
 
     async def _lease(
         self, queue: str, limit: int, duration: float, holder: str, throttle: Throttle
@@ -274,7 +285,7 @@ class RedisBroker(RedisInspector, Store):
         if pause <= 0:
             return
         if bell := self._bell(queue):
-            await bell.wait(pause)
+            await bell.wait(timeout, due)
         else:
             await asyncio.sleep(pause)
 

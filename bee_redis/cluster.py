@@ -22,7 +22,7 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
-from bee_redis.connection import PoolLink
+from bee_redis.connection import PoolLink, close_all
 from bee_redis.resp import Part, pack
 
 Address: TypeAlias = tuple[str, int]
@@ -98,8 +98,7 @@ class ClusterLink:
 
     async def aclose(self) -> None:
         self._closed = True
-        for node in self._nodes.values():
-            await node.aclose()
+        await close_all(*self._nodes.values())
 
     def _node(self, address: Address) -> PoolLink:
         if self._closed:

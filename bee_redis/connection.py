@@ -62,6 +62,11 @@ class Link(Protocol):
         ...
 
 
+async def close_all(*links: Link | None) -> None:
+    """Let go of all of them, also if this is cancelled."""
+    await asyncio.shield(asyncio.gather(*(link.aclose() for link in links if link is not None)))
+
+
 class PoolLink:
     """One server, or the master that Sentinel names."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bee_core.errors import BrokerClosed, BrokerError, BrokerUnavailable, OutcomeUnknown
 from bee_redis.cluster import Address
-from bee_redis.connection import PoolLink
+from bee_redis.connection import PoolLink, close_all
 from bee_redis.resp import Part, pack
 
 _PATIENCE = 0.5
@@ -53,9 +53,7 @@ class SentinelLink:
 
     async def aclose(self) -> None:
         self._closed = True
-        for link in (*self._sentinels, self._master):
-            if link is not None:
-                await link.aclose()
+        await close_all(*self._sentinels, self._master)
 
     async def _look(self, until: float) -> PoolLink:
         try:

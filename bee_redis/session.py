@@ -22,7 +22,7 @@ from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell
 from bee_redis.check import check_server
-from bee_redis.connection import Link, run_script
+from bee_redis.connection import Link, close_all, run_script
 from bee_redis.resp import Part, pack
 from bee_redis.scripts import SCRIPTS
 
@@ -60,7 +60,8 @@ class Session:
         if elsewhere and self._loop is not None and not self._loop.is_closed():
             raise BrokerClosed("this RedisBroker belongs to another event loop: close it there")
         self._closed = True
-        opened, self._link, self._waiting = (self._link, self._waiting), None, None
+        link, self._link = self._link, None
+        waiting, self._waiting = self._waiting, None
         bells, self._bells = self._bells, {}
         if elsewhere:
             return  # its connections have ended with the event loop that they belonged to
@@ -68,9 +69,7 @@ class Session:
             for bell in bells.values():
                 await bell.aclose()
         finally:
-            for link in opened:
-                if link is not None:
-                    await link.aclose()
+            await close_all(link, waiting)
 
     async def _run(
         self,

@@ -117,33 +117,39 @@ class ShardedBroker(ShardedInspector, Spread):
             return self._parts._lease(name, limit, duration, holder, throttle)
 
         taken, until = Taken(min(limit, MOST)), self._until()
-        for parts in self._watch(queue).plan():
-            await self._take(queue, [(part, names[part]) for part in parts], taken, lease, until)
-            if taken.leases:
-                return taken.leases
+        woken, others = self._watch(queue).plan()
+        for name in await self._take([names[part] for part in woken], taken, lease, until):
+            self._parts.pass_on(name)  # there is no room here for what may be ready there
+        if not taken.leases:
+            await self._take([names[part] for part in others], taken, lease, until)
+        if taken.leases:
+            return taken.leases
         if taken.trouble:
             raise taken.trouble[0]
         return []
 
     async def _take(
         self,
-        queue: str,
-        parts: Sequence[tuple[int, str]],
+        names: Sequence[str],
         taken: Taken,
         lease: Callable[[str, int], Coroutine[Any, Any, tuple[float, Sequence[Lease]]]],
         until: float,
-    ) -> None:
-        """Lease from these parts: all from the first if it has enough, else a share from each."""
-        watch, loop = self._watch(queue), asyncio.get_running_loop()
-        taken.trouble += (self._avoided[name].error for _, name in parts if name in self._avoided)
-        left = [(part, name) for part, name in parts if name not in self._avoided]
-        at_once = 1
+    ) -> Sequence[str]:
+        """Lease from these parts: all from the first if it has enough, else a share from each.
+
+        Returns those that were not asked.
+        """
+        loop = asyncio.get_running_loop()
+        taken.trouble += (self._avoided[name].error for name in names if name in self._avoided)
+        left = [name for name in names if name not in self._avoided]
+        at_once, unasked = 1, set(left)
         while left and taken.room > 0 and loop.time() < until:
             asked, left = left[:at_once], left[at_once:]
+            unasked -= set(asked)
             share = taken.room // len(asked)
-            calls = (lease(name, share) for _, name in asked)
+            calls = (lease(name, share) for name in asked)
             fatal: list[BaseException] = []
-            for (part, name), answer in zip(
+            for name, answer in zip(
                 asked, await asyncio.gather(*calls, return_exceptions=True), strict=True
             ):
                 if isinstance(answer, PASSING):
@@ -154,37 +160,36 @@ class ShardedBroker(ShardedInspector, Spread):
                 else:
                     pause, leases = answer
                     taken.add(leases)
-                    watch.due(part, loop.time() + pause)
+                    self._parts._expect(name, pause)
                     if len(leases) == share:
-                        left.append((part, name))
-            if fatal and taken.leases:
-                return  # what is leased has to reach its holder: the error is for the next call
-            if fatal:
+                        left.append(name)
+            if fatal and not taken.leases:
                 raise fatal[0]
+            if fatal:
+                break  # what is leased has to reach its holder: the error is for the next call
             at_once = taken.room
+        return [name for name in names if name in unasked]
 
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Return when some part has rung, or something is due in one. It listens to all of them."""
         timeout = seconds(timeout, "timeout")
         names = await self._parts_of(queue)
-        watch, loop = self._watch(queue), asyncio.get_running_loop()
-        pause = min(timeout, watch.pause(loop.time()))
-        rung, trouble = await self._listen(names, pause) if pause > 0 else (None, [])
-        if woken := [rung] if rung is not None else watch.due_by(loop.time()):
-            watch.woken(woken)
+        rung, trouble = await self._listen(names, timeout) if timeout > 0 else (None, [])
+        if rung is not None:
+            self._watch(queue).woken(rung)
             return
-        watch.polled()
+        self._watch(queue).polled()
         if trouble:
             raise trouble[0]
 
     async def _listen(
-        self, names: Sequence[str], pause: float
+        self, names: Sequence[str], timeout: float
     ) -> tuple[int | None, list[BrokerError]]:
         """The part that rang in that time, and what went wrong. One that fails stops no other."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + pause
+        until, longer = loop.time() + timeout, timeout + 1.0
         waits = {
-            asyncio.create_task(self._parts.wait(name, timeout=pause + 1.0), name="bee:wait"): part
+            asyncio.create_task(self._parts.wait(name, timeout=longer), name="bee:wait"): part
             for part, name in enumerate(names)
         }
         pending: set[asyncio.Task[None]] = set(waits)

@@ -46,7 +46,7 @@ class Parts(RedisBroker):
 
     def pass_on(self, name: str) -> None:
         """A wake-up was not used: somebody else has it, here or elsewhere."""
-        if bell := self._bells.get(name):
+        if bell := self._bell(name):
             bell.pass_on()
 
     async def _list_again(self, queue: str, until: float) -> None:
@@ -104,7 +104,7 @@ class ShardedSession(RedisBroker):
         """By the name of a part. If that is in vain for now, the next minute will do."""
         queue = queue_of(name)
         self._trusted.pop(queue, None)
-        with suppress(*PASSING):
+        with suppress(BrokerError):
             await self._parts_of(queue, claim=True)
 
     def _watch(self, queue: str) -> Watch:

@@ -186,6 +186,31 @@ async def test_a_message_that_cannot_even_be_given_back_comes_back_with_its_leas
     assert "giving the message back failed too" in str(refusals[0].error.__notes__)
 
 
+class OneByOne(Recording):
+    """Refuses a batch when a part of it is done, as pages and shards of a store may."""
+
+    async def settle(
+        self, queue: str, settlements: Sequence[bee.Settlement]
+    ) -> AbstractSet[bee.Receipt]:
+        lost: set[bee.Receipt] = set()
+        for settlement in settlements:
+            lost |= await super().settle(queue, [settlement])
+        return lost
+
+
+async def test_what_was_settled_before_its_batch_was_refused_is_not_said_to_be_lost_for_certain(
+    bee_clock: ManualClock,
+) -> None:
+    broker = OneByOne(bee_clock)
+    broker.refused.add("3")
+
+    runs, events = await work_off(broker, bee_clock, 5)
+
+    assert {str(number): 1 for number in range(5)} == runs
+    assert [False] * 3 == [event.certain for event in events if isinstance(event, AttemptLost)]
+    assert ["3"] == [event.id for event in events if isinstance(event, SettlementRefused)]
+
+
 async def test_a_settlement_is_refused_for_good_and_the_worker_goes_on() -> None:
     async with at_work(nothing) as (bees, jobs):
         bees.broker.fail("settle", bee.InvalidInput("no"))

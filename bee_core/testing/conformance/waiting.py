@@ -234,6 +234,20 @@ class Waiting(Conformance):
 
                 await soon(h, staying, "a message that is due should wake who waits")
 
+    async def test_one_who_has_looked_and_leaves_does_not_either(self) -> None:
+        async with self.harness() as h:
+            assert [] == ids(await lease(h))
+
+            async with running(wait(h)) as one, running(wait(h)) as other:
+                await h.advance(1)
+                await send(h, draft(h, "a", after=8))
+                await h.advance(2)
+                assert [] == ids(await lease(h))
+                leaving, staying = (one, other) if one.done() else (other, one)
+                leaving.cancel()
+
+                await soon(h, staying, "a message that is due should wake who waits")
+
     async def test_a_wait_on_one_queue_does_not_use_up_the_wake_up_of_another(self) -> None:
         async with (
             self.harness() as h,

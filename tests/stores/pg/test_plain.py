@@ -7,12 +7,17 @@ import asyncio
 import psycopg
 import pytest
 
-from bee_core.errors import BrokerUnavailable, SchemaMissing
+from bee_core.errors import BrokerError, BrokerUnavailable, SchemaMissing
 from bee_core.ids import new_id
 from bee_core.message import Draft, Sent
 from bee_pg import PgBroker, migrate
 
 from .support import QUEUE, ask, becomes, brokers, drained, lease, outcome, send
+
+WAITING = (
+    "select pid from pg_stat_activity "
+    "where wait_event_type = 'Lock' and datname = current_database()"
+)
 
 
 def numbers(url: str) -> list[int]:
@@ -124,3 +129,25 @@ async def test_without_prepared_statements_it_is_the_same(url: str) -> None:
         assert [Sent.KEPT, Sent.CREATED] == await send(broker, "a", "b")
 
         assert not any(connection._names for connection in broker._pool._idle)
+
+
+async def test_a_transaction_that_was_rolled_back_does_not_keep_a_connection_from_sending(
+    url: str, broker: PgBroker
+) -> None:
+    """With another isolation level calls are transactions, after which psycopg tidies up."""
+    other = (
+        f"{url}{'&' if '?' in url else '?'}options=-cdefault_transaction_isolation%3Dserializable"
+    )
+    async with PgBroker(other, pool_size=1) as strict:
+        for number in range(5):
+            await send(strict, f"before {number}")
+            await strict.stats(QUEUE)
+        async with await psycopg.AsyncConnection.connect(url) as rival:
+            await rival.execute("lock table bee.message in access exclusive mode")
+            looking = asyncio.create_task(strict.stats(QUEUE))
+            await becomes(lambda: len(ask(url, WAITING)) == 1, "it does not wait for the lock")
+            ask(url, f"select pg_cancel_backend(({WAITING}))")
+            with pytest.raises(BrokerError):
+                await looking
+
+        assert [Sent.CREATED] * 3 == [(await send(strict, f"after {n}"))[0] for n in range(3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -233,6 +233,56 @@ async def hearing(url: str, broker: PgBroker) -> AsyncIterator[Any]:
             return [one async for one in connection.notifies(timeout=0.1)]
 
         yield heard
+
+
+async def test_a_lease_that_takes_long_does_not_unlist_who_waits_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with brokers(url, 2) as (broker, sender):
+        await broker.wait(QUEUE, timeout=0.01)
+        await send(sender, *(f"m{n}" for n in range(20)))
+        assert 20 == len(await lease(broker, 50))
+        call = broker._pool.call
+
+        async def slow(statement: str, arguments: Sequence[Any], *, until: float) -> Any:
+            if ".lease(" in statement:
+                await asyncio.sleep(0.3)
+            return await call(statement, arguments, until=until)
+
+        monkeypatch.setattr(broker._pool, "call", slow)
+        leasing = asyncio.create_task(lease(broker, 50))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(fetched(broker))
+        assert [] == await leasing
+        await becomes(partial(waits, broker), "it does not wait")
+
+        await send(sender, "late")
+
+        assert "late" == await asyncio.wait_for(waiting, 3)
+
+
+async def fetched(broker: PgBroker) -> str:
+    """As a worker with one slot does."""
+    while True:
+        await broker.wait(QUEUE, timeout=60)
+        for held in await lease(broker, 1):
+            return held.receipt.id
+
+
+async def test_who_is_about_to_wait_does_not_keep_a_broker_from_being_closed(url: str) -> None:
+    for turns in range(12):
+        async with brokers(url, 1) as (broker,):
+            first = asyncio.create_task(broker.wait(QUEUE, timeout=60))
+            await becomes(partial(waits, broker), "it does not wait")
+            second = asyncio.create_task(broker.wait("other", timeout=60))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+            await broker.aclose()
+
+            for waiting in (first, second):
+                with pytest.raises(BrokerError):
+                    await waiting
 
 
 async def test_a_lost_wake_up_costs_no_more_than_a_poll(url: str) -> None:

@@ -213,6 +213,59 @@ async def test_two_wake_ups_wake_two_workers(spread: RedisBroker) -> None:
     assert ["a", "b"] == sorted(id for some in found for id in some)
 
 
+async def test_who_is_rung_finds_it_though_another_ones_time_is_over_meanwhile(
+    spread: RedisBroker, cluster: RedisCluster
+) -> None:
+    async with RedisBroker(cluster.url, prefix=spread._prefix, shards=SHARDS) as sender:
+        for number in range(SHARDS):
+            assert [] == await lease(spread)
+            waiting = asyncio.create_task(spread.wait("q", timeout=10))
+            await asyncio.sleep(0.05)
+            (id,) = some_in(number, 1)
+            await send(sender, id)
+            await waiting
+            await spread.wait("q", timeout=0.001)
+
+            (held,) = await lease(spread)
+
+            assert id == held.receipt.id
+            await settle(spread, [held])
+
+
+async def test_what_is_due_in_two_parts_at_once_is_taken_by_two(
+    spread: RedisBroker, cluster: RedisCluster
+) -> None:
+    """By the one who knows of both and has room for one, and by another who knew of one."""
+    async with (
+        RedisBroker(cluster.url, prefix=spread._prefix, shards=SHARDS) as other,
+        RedisBroker(cluster.url, prefix=spread._prefix, shards=SHARDS) as sender,
+    ):
+        for one in (spread, other):
+            assert [] == await lease(one)
+        first = asyncio.create_task(fetch(spread))
+        await asyncio.sleep(0.2)
+        second = asyncio.create_task(fetch(other))
+        await asyncio.sleep(0.2)
+        (a,), (b,) = some_in(0, 1), some_in(1, 1)
+        await send(sender, a, delay=0.6)
+        await asyncio.sleep(0.2)
+        await send(sender, b, delay=0.4)
+        await asyncio.sleep(0.2)
+        time.sleep(0.6)  # noqa: ASYNC251 (when the loop turns again, both are due)
+
+        taken = await asyncio.wait_for(asyncio.gather(first, second), 5)
+
+        assert {a, b} == set(taken)
+
+
+async def fetch(broker: RedisBroker) -> str:
+    """As a worker with one slot does."""
+    while True:
+        await broker.wait("q", timeout=20)
+        for held in await lease(broker, 1):
+            return held.receipt.id
+
+
 async def test_an_idle_worker_asks_little(server: RedisServer) -> None:
     async with RedisBroker(server.url, shards=16) as broker:
         worker = bee.Worker(broker, "q", int, lambda job: None)

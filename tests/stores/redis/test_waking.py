@@ -178,6 +178,43 @@ async def test_a_wake_up_that_cannot_be_given_back_is_no_trouble(own: RedisServe
         await becomes(lambda: waiting_at(own) == 1, "it does not listen any more")
 
 
+async def test_a_wake_up_that_nobody_here_wants_reaches_who_waits_elsewhere_at_once(
+    server: RedisServer,
+) -> None:
+    async with brokers(server.url, 2) as (here, elsewhere):
+        leaving = asyncio.create_task(here.wait(QUEUE, timeout=60))
+        await becomes(lambda: waiting_at(server) == 1, "it does not wait")
+        leaving.cancel()  # and what it was to hear is still listened for
+        waiting = asyncio.create_task(elsewhere.wait(QUEUE, timeout=60))
+        await becomes(lambda: waiting_at(server) == 2, "it does not wait")
+
+        here._bells[QUEUE].pass_on()
+
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_who_closes_a_broker_and_is_cancelled_leaves_no_connection(own: RedisServer) -> None:
+    before = connected_to(own)
+    for turns in range(1, 9):
+        broker = RedisBroker(own.url)
+        waiting = asyncio.create_task(broker.wait(QUEUE, timeout=60))
+        await becomes(lambda: waiting_at(own) == 1, "it does not wait")
+        await send(broker, str(turns))
+        await waiting
+        closing = asyncio.create_task(broker.aclose())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+
+        await becomes(lambda: connected_to(own) == before, "connections are left")
+
+
+def connected_to(server: RedisServer) -> int:
+    """How many connections there are, with that of who asks."""
+    return int(server.ask("INFO", "clients")["connected_clients"])
+
+
 async def test_wake_ups_do_not_pile_up(server: RedisServer, broker: RedisBroker) -> None:
     for number in range(50):
         await send(broker, str(number))
