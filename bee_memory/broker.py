@@ -93,7 +93,7 @@ class MemoryBroker(MemoryInspector, Store):
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         with self._memory.lock:
-            q = self._open(queue)
+            q, now = self._open(queue), self._memory.clock.now()
             taken = [d.id for d in drafts if isinstance(d.if_taken, Reject) and d.id in q.live]
             if taken:
                 raise IdTaken(queue, taken)
@@ -101,7 +101,7 @@ class MemoryBroker(MemoryInspector, Store):
             if most is not None and len(q.live) + sum(d.id not in q.live for d in drafts) > most:
                 raise BrokerFull(f"queue {queue!r} is full: max_length={most}")
             sent = [self._send(q, draft) for draft in drafts]
-            q.ring(len(drafts))
+            q.ring(len(drafts), now)
             return sent
 
     async def lease(
@@ -142,7 +142,7 @@ class MemoryBroker(MemoryInspector, Store):
                     q.unpark(key, now)  # there may be room for another
                 leases.append(message.lease(now))
             if not q.paused and q.turns.room(throttle, now) and q.first(now):
-                q.ring(1)  # more is ready than was taken: pass the wake-up on
+                q.ring(1, now)  # more is ready than was taken: pass the wake-up on
             return leases
 
     async def extend(
@@ -192,7 +192,7 @@ class MemoryBroker(MemoryInspector, Store):
                 for draft in settlement.then:  # 5. send
                     self._send(q, draft)
                 rings += len(settlement.then)
-            q.ring(rings)  # 6. ring
+            q.ring(rings, now)  # 6. ring
             return lost
 
     async def cancel(
@@ -220,7 +220,7 @@ class MemoryBroker(MemoryInspector, Store):
                     self._keep_if_archived(q, blocked, to)
                 else:
                     missing.add(id)
-            q.ring(rings)
+            q.ring(rings, now)
             return missing
 
     async def wait(self, queue: str, *, timeout: float) -> None:
@@ -239,8 +239,8 @@ class MemoryBroker(MemoryInspector, Store):
             await asyncio.wait({bell, sleeper}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             with self._memory.lock:
-                if bell not in q.bells:
-                    q.ring(1)  # it was rung, for a message that somebody must fetch
+                if bell not in q.bells:  # it was rung, for a message that somebody must fetch
+                    q.ring(1, self._memory.clock.now())
             raise
         finally:
             sleeper.cancel()

@@ -112,7 +112,7 @@ class MemoryInspector(Inspector):
                     reports_to=old.reports_to,
                 )
                 q.create(self._memory.arrive(draft, Update(), now), now, old.history)
-            q.ring(len(ids) - len(missing))
+            q.ring(len(ids) - len(missing), now)
             return missing
 
     async def prune(
@@ -157,7 +157,7 @@ class MemoryInspector(Inspector):
         with self._memory.lock:
             q = self._open(queue)
             q.paused = False
-            q.ring(len(q.bells))
+            q.ring(len(q.bells), self._memory.clock.now())
 
     async def adopt(
         self,
@@ -182,7 +182,7 @@ class MemoryInspector(Inspector):
                     message.due, message.sequence = now, next(self._memory.sequence)
                     q.enter(message, now)
                     rings += 1
-            q.ring(rings)  # 5. ring
+            q.ring(rings, now)  # 5. ring
             return [message for n, message in enumerate(messages) if n in left]
 
     def _adopt(self, q: Queue, stored: Stored, known: set[object], now: float) -> bool:
@@ -214,7 +214,7 @@ class MemoryInspector(Inspector):
         with self._memory.lock:
             q, now = self._open(queue), self._memory.clock.now()
             left = [seen for seen in messages if not self._expel(q, seen, now)]
-            q.ring(sum(seen.key is not None for seen in messages))  # 4. ring
+            q.ring(sum(seen.key is not None for seen in messages), now)  # 4. ring
             return left
 
     def _expel(self, q: Queue, seen: Stored, now: float) -> bool:

@@ -174,8 +174,10 @@ class Queue:
             since = now if before is None else before.since
             self.announced[holder] = Announced(since, until, about)
 
-    def ring(self, times: int) -> None:
-        """Wake that many of those who wait."""
+    def ring(self, times: int, now: float) -> None:
+        """Wake that many of those who wait; all, if nothing is ready yet: for when it will be."""
+        if times > 0 and not self.first(now):
+            times = len(self.bells)
         while times > 0 and self.bells:
             bell = self.bells.popleft()
             try:

@@ -216,7 +216,7 @@ class Session:
     def _bell(self, queue: str) -> Bell | None:
         """What rings for a queue; none if there are too many of them."""
         if self._waiting is None:
-            self._waiting = self._where.make(_BELLS)
+            self._waiting = self._where.make(2 * _BELLS)  # for each: one to hear, one to pass on
         if queue not in self._bells:
             if len(self._bells) >= _BELLS:
                 return None

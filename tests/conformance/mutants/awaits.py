@@ -129,7 +129,7 @@ class ReportsInSteps(MemoryBroker):
         await asyncio.sleep(0)
         for to, end in told:
             super()._report(q, to, end, self._memory.clock.now())
-        q.ring(len(told))
+        q.ring(len(told), self._memory.clock.now())
         return lost
 
     async def cancel(
@@ -164,5 +164,5 @@ class LastIsCountedTooEarly(MemoryBroker):
         for id, awaits in short.items():
             if id in q.live:
                 q.live[id].awaits = awaits
-        q.ring(int(now > 0))
+        q.ring(int(now > 0), now)
         return lost

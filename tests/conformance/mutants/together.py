@@ -115,7 +115,7 @@ class ThenInSteps(MemoryBroker):
             if settlement.receipt not in lost:
                 for draft in settlement.then:
                     self._send(q, draft)
-                q.ring(len(settlement.then))
+                q.ring(len(settlement.then), self._memory.clock.now())
         return lost
 
 
