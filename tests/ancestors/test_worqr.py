@@ -223,7 +223,7 @@ async def test_WQ_B12_a_lost_lease_is_told_and_the_worker_goes_on_and_leaves_not
 
         assert ["a"] == [event.id for event in heard(bees, AttemptLost)]
         assert ["a", "b"] == bees.runs
-    assert before == threading.active_count()
+    assert before >= threading.active_count()
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "postgresql://u@127.0.0.1:1/d"])
