@@ -93,7 +93,7 @@ class MemoryBroker(MemoryInspector, Store):
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         with self._memory.lock:
-            q, now = self._open(queue), self._memory.clock.now()
+            q = self._open(queue)
             taken = [d.id for d in drafts if isinstance(d.if_taken, Reject) and d.id in q.live]
             if taken:
                 raise IdTaken(queue, taken)
@@ -101,7 +101,7 @@ class MemoryBroker(MemoryInspector, Store):
             if most is not None and len(q.live) + sum(d.id not in q.live for d in drafts) > most:
                 raise BrokerFull(f"queue {queue!r} is full: max_length={most}")
             sent = [self._send(q, draft) for draft in drafts]
-            q.ring(len(drafts), now)
+            q.ring(len(drafts), self._memory.clock.now())
             return sent
 
     async def lease(
@@ -192,7 +192,7 @@ class MemoryBroker(MemoryInspector, Store):
                 for draft in settlement.then:  # 5. send
                     self._send(q, draft)
                 rings += len(settlement.then)
-            q.ring(rings, now)  # 6. ring
+            q.ring(rings, self._memory.clock.now())  # 6. ring
             return lost
 
     async def cancel(
@@ -220,7 +220,7 @@ class MemoryBroker(MemoryInspector, Store):
                     self._keep_if_archived(q, blocked, to)
                 else:
                     missing.add(id)
-            q.ring(rings, now)
+            q.ring(rings, self._memory.clock.now())
             return missing
 
     async def wait(self, queue: str, *, timeout: float) -> None:

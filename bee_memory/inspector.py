@@ -112,7 +112,7 @@ class MemoryInspector(Inspector):
                     reports_to=old.reports_to,
                 )
                 q.create(self._memory.arrive(draft, Update(), now), now, old.history)
-            q.ring(len(ids) - len(missing), now)
+            q.ring(len(ids) - len(missing), self._memory.clock.now())
             return missing
 
     async def prune(
@@ -182,7 +182,7 @@ class MemoryInspector(Inspector):
                     message.due, message.sequence = now, next(self._memory.sequence)
                     q.enter(message, now)
                     rings += 1
-            q.ring(rings, now)  # 5. ring
+            q.ring(rings, self._memory.clock.now())  # 5. ring
             return [message for n, message in enumerate(messages) if n in left]
 
     def _adopt(self, q: Queue, stored: Stored, known: set[object], now: float) -> bool:

@@ -31,8 +31,10 @@ _STEP = 0.05
 _COUNT = struct.Struct("q")
 _WARM = 0.3
 """The part of the time in which it may still grow: buffers, prepared statements, arenas."""
+_SHORT = 1 / 60
+"""Hours in which a pool of connections may not have come to its size."""
 FEW = 2
-"""More open files that are no leak: a connection is made when calls happen to meet."""
+"""More open files that are no leak in so short a time: connections made when calls met."""
 MOST_GROWTH = 1.0
 """Megabytes an hour."""
 NOISE = 1.5
@@ -95,7 +97,7 @@ class Report:
         found = []
         if self.growth * hours > max(MOST_GROWTH * hours, NOISE):
             found.append(f"the worker grows by {self.growth:.1f} MB an hour")
-        if self.more_files > FEW:
+        if self.more_files > (FEW if hours < _SHORT else 0):
             found.append(f"the worker has {self.more_files} more files open at the end")
         if max(s.threads for s in steady) > steady[0].threads:
             found.append("the worker has more threads than in the beginning")

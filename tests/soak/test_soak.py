@@ -29,10 +29,10 @@ def test_memory_that_grows_is_noticed() -> None:
 
 
 def test_files_and_threads_that_become_more_are_noticed() -> None:
-    samples = [Sample(n, 50, 10 + n // 300, 3 + n // 3000) for n in range(3600)]
+    samples = [Sample(n, 50, 10 + n // 1000, 3 + n // 3000) for n in range(3600)]
 
     assert [
-        "the worker has 3 more files open at the end",
+        "the worker has 1 more files open at the end",
         "the worker has more threads than in the beginning",
     ] == report(samples).faults
 

@@ -1,6 +1,8 @@
-"""The memory broker on a clock that is set back: nothing falls between two heaps."""
+"""The memory broker and its clock: set back, it loses nothing; running on, it wakes one."""
 
 from __future__ import annotations
+
+import asyncio
 
 from bee_core.clock import Alarm, SystemAlarm
 from bee_core.message import Draft
@@ -56,3 +58,16 @@ async def test_a_lease_that_had_run_out_before_the_clock_was_set_back_is_taken_o
     clock.at += 60
 
     assert ["a", "b"] == sorted(await leased(broker))
+
+
+async def test_a_message_that_is_ready_wakes_one_of_those_who_wait() -> None:
+    broker = MemoryBroker()
+    waiting = [asyncio.create_task(broker.wait("q", timeout=60)) for _ in range(5)]
+    await asyncio.sleep(0)
+
+    await broker.send("q", [Draft("a", b"")])
+    await asyncio.wait(waiting, timeout=0.1)
+
+    assert 1 == sum(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
