@@ -6,8 +6,8 @@ many lease at once, each tries the rows that the others have just locked, one by
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
 ended, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no more
 than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent
-back, changed, or locked by one who failed. And the next one is whole if this one has not found
-enough, so that nobody waits for a message that is there.
+back, changed, or locked by one who failed. And where a look has not found enough, the same call
+looks at the whole line, and so does the next one: nobody waits for a message that is there.
 """
 
 from __future__ import annotations

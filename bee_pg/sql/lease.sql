@@ -3,7 +3,8 @@
 --           epoch; null is all of it. Where dead rows cannot be removed (somebody holds a snapshot)
 --           they pile up in front, and going past them each time is what brings queues down. Unless
 --           lows is null, rows that bear the mark of a lock (xmax) are passed by without trying it; it
---           stays on what was locked by one who failed, so now and then the look has to be a whole one
+--           stays on what was sent back or locked by one who failed, so now and then the look has to be
+--           a whole one; this is, too, if less is found than was asked for
 -- since     the same for leases that ran out: no longer ago than this many seconds; then more of
 --           them are seen to at once, because the next call looks no further back than to this one
 -- channel   who leases has been waiting on it, and waits no longer
@@ -129,6 +130,10 @@ begin
       limit page
     ) w;
     looked := coalesce(looked, clock_timestamp());
+    if lows is not null and cardinality(places) < page then -- there may be more where this has not looked
+      lows := null;
+      continue;
+    end if;
     chosen := places;
     aside := null;
     if keyed > 0 then

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bee_core.message import PRIORITIES, Draft, Sent, Update
+from bee_core.disposition import Reschedule
+from bee_core.message import PRIORITIES, Draft, Sent, Settlement, Update
 from bee_pg import PgBroker
 from bee_pg.line import Line
 from bee_pg.records import Leased
@@ -71,6 +72,16 @@ def test_fast_looks_are_whole() -> None:
         look(line, at, found({0: 100.0}, at=500.0, took=0.0002))
 
     assert lows_of(line, 1.2) is None
+
+
+async def test_what_was_sent_back_is_found_at_once_though_looks_are_slow(broker: PgBroker) -> None:
+    await send(broker, "a")
+    held = await lease_one(broker)
+
+    for _ in range(2):
+        assert set() == await broker.settle(QUEUE, [Settlement(held.receipt, Reschedule())])
+        broker._line(QUEUE)._again = float("inf")  # as after slow looks
+        held = await lease_one(broker)
 
 
 async def test_leases_are_in_order_wherever_their_rows_are_and_whatever_others_wait_for(
