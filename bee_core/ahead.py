@@ -23,6 +23,8 @@ PATIENCE = 0.5
 have a slot for it."""
 _LEASES = 2.0
 """As much as ends during so many leases: the next one begins only after this one."""
+_LEAST = 0.01
+"""And at least as much as ends in so many seconds: many that end at once must not wait for it."""
 _WEIGHT = 0.3
 """How much the last lease counts, beside all before it."""
 _STALE = 0.1
@@ -48,7 +50,7 @@ class Pace:
         rate = self._rate
         if now - self._at > _STALE:
             rate = min(rate, (ended - self._ended) / (now - self._at))
-        return min(int(_LEASES * rate * self._took), BATCH)
+        return min(int(rate * max(_LEASES * self._took, _LEAST)), BATCH)
 
 
 _ONE_STALL = Counters(stalls=1)

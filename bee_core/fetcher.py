@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from bee_core.broker import Broker, Inspector
 from bee_core.capacity import Member, Place
@@ -20,13 +21,19 @@ BATCH = 250
 """Messages in one lease, at most."""
 
 
+class OnLeases(Protocol):
+    """Takes messages: when they were asked for, and whether as many came as were asked for."""
+
+    def __call__(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None: ...
+
+
 class Fetcher:
     """Leases messages of one queue for one worker.
 
-    `room` says how many more the worker can take, `on_leases` takes some (with the time they were
-    asked for), `jobs` says how many have been started by now and how many of those taken are still
-    to be, `resting` whether the worker holds nothing, and `is_empty` whether nothing is left in the
-    queue. `on_vain` hears of a wake-up after which nothing was to be had.
+    `room` says how many more the worker can take, `on_leases` takes some, `jobs` says how many have
+    been started by now and how many of those taken are still to be, `resting` whether the worker
+    holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
+    after which nothing was to be had.
     If the worker has a `place` in a shared capacity, what may be leased is claimed there first;
     `running` says how many jobs run.
     """
@@ -43,7 +50,7 @@ class Fetcher:
         clock: Clock,
         trouble: Trouble,
         room: Callable[[], int],
-        on_leases: Callable[[Sequence[Lease], float], None],
+        on_leases: OnLeases,
         jobs: Callable[[], tuple[int, int]],
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
@@ -139,8 +146,8 @@ class Fetcher:
             leases = await self._take(limit)
             if leases is None:
                 continue
-            self._on_leases(leases, asked_at)
             expecting = self.hungry = len(leases) >= limit
+            self._on_leases(leases, asked_at, full=expecting)
             self._give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()

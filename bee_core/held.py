@@ -1,7 +1,7 @@
 """The messages that a worker holds: each from its lease until it is settled, or no longer its own.
 
-    take ──> early ──> slots ──> settle ──> settler ──> forget
-      └──────────────────── heartbeat ──────────────────┘
+    take ──> open ──> early ──> slots ──> settle ──> settler ──> forget
+              └──────────────────── heartbeat ──────────────────┘
 
 Until it is forgotten its lease is renewed. One whose lease is lost meanwhile is told to stop, and
 is forgotten without being settled. Some are leased a moment before there is a slot for them (see
@@ -90,6 +90,7 @@ class Held:
         self._on_room = on_room
         self._on_failure = on_failure
         self._on_tick = on_tick
+        self._unopened: list[tuple[Sequence[Lease], float]] = []  # and when they were asked for
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
         self._early = Early(clock, self._give_back)  # those of them that wait for a slot
         self._pace = Pace() if ahead else None
@@ -108,6 +109,7 @@ class Held:
             clock,
             cancel_grace=cancel_grace,
             tracing=queue.tracing,
+            on_free=self._start_early,
             on_ended=self._on_ended,
             on_stuck=on_stuck,
         )
@@ -135,24 +137,45 @@ class Held:
         )
 
     def __len__(self) -> int:
-        return len(self._attempts)
+        return len(self._attempts) + sum(len(leases) for leases, _ in self._unopened)
 
     def room(self) -> int:
         """How many more messages it could take."""
-        free = self.slots.free - len(self._early.line)
+        _, waiting = self.jobs()
+        free = self.slots.free - waiting
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
-        return min(free, self._most - len(self._attempts))
+        return min(free, self._most - len(self))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
-        return self._started, len(self._early.line)
+        unopened = len(self) - len(self._attempts)
+        return self._started, len(self._early.line) + unopened
 
-    def take(self, leases: Sequence[Lease], asked_at: float) -> None:
-        """Start a handler for each, as soon as there is a slot, or settle it if it must not run."""
-        now, until = self._clock.now(), asked_at + self._lease
+    def take(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None:
+        """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
+
+        Of a lease that came back `full`, in the next turn of the event loop: there is probably
+        more to be had, and the next lease is under way while these are opened.
+        """
         if self._pace is not None:
-            self._pace.leased(asked_at, now, self._ended)
+            self._pace.leased(asked_at, self._clock.now(), self._ended)
+        self._unopened.append((leases, asked_at))
+        if full and self._pace is not None:
+            asyncio.get_running_loop().call_soon(self._open)
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        unopened, self._unopened = self._unopened, []
+        try:
+            for leases, asked_at in unopened:
+                self._open_all(leases, asked_at)
+        except Exception as error:  # none is to be held for ever because it cannot be opened
+            self._on_failure("taking messages", error)
+
+    def _open_all(self, leases: Sequence[Lease], asked_at: float) -> None:
+        now, until = self._clock.now(), asked_at + self._lease
         late = until - now < self._lease / 3  # there may be no time left to renew it
         for lease in leases:
             self._take(lease, until, now, late)
@@ -229,6 +252,7 @@ class Held:
 
     async def drain(self) -> None:
         """Let running jobs end; interrupt what is left when it is time to stop."""
+        self._open()
         while (self.slots.busy or self._early.line) and self._clock.now() < self._stop_at:
             await self._bell.wait(self._stop_at - self._clock.now())
         self.slots.interrupt()
@@ -248,6 +272,7 @@ class Held:
     def drop(self) -> None:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
+        self._unopened.clear()
         self._early.line.clear()
         self.settler.drop()
         self.slots.kill()

@@ -1,8 +1,8 @@
 """The attempts that run right now, and the one timer that watches over all of them.
 
 A job costs one task. Its deadline is an entry in a table that a single task looks through when the
-earliest one has come, so a job that ends in time never had a timer. What follows from the end of
-jobs is done once for all that end in one turn of the event loop.
+earliest one has come, so a job that ends in time never had a timer. When jobs end, the next ones
+begin first of all; what else follows is done once for all that have ended meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _TURN = 0.01
 class Slots:
     """Runs up to `size` attempts at once and stops those that must stop.
 
-    `on_ended` hears of all that have ended in one turn of the event loop, and how, in the next.
+    When some have ended `on_free` may start others in the next turn of the event loop, and
+    `on_ended` hears of all that have ended, and how, in the turn after that.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Slots:
         *,
         cancel_grace: float,
         tracing: Tracing | None = None,
+        on_free: Callable[[], None],
         on_ended: Callable[[Sequence[tuple[Attempt, Outcome]]], None],
         on_stuck: Callable[[Attempt], None],
     ) -> None:
@@ -52,6 +54,7 @@ class Slots:
         self._clock = clock
         self._cancel_grace = cancel_grace
         self._tracing = tracing
+        self._on_free = on_free
         self._on_ended = on_ended
         self._on_stuck = on_stuck
         self._threads = Threads(name)
@@ -188,7 +191,14 @@ class Slots:
         self._left.append((attempt, outcome))
         if len(self._left) == 1:
             # In the worker's own context: the next ones are started there.
-            asyncio.get_running_loop().call_soon(self._tell_left, context=self._context)
+            asyncio.get_running_loop().call_soon(self._refill, context=self._context)
+
+    def _refill(self) -> None:
+        """First of all the next ones are to begin: what has ended can wait until they have."""
+        try:
+            self._on_free()
+        finally:
+            asyncio.get_running_loop().call_soon(self._tell_left)
 
     def _tell_left(self) -> None:
         left, self._left = self._left, []

@@ -3,14 +3,17 @@
 # ///
 """The limit on Redis: a loop written by hand, with bee's guarantees and nothing else.
 
-An id is sent once, a lease ends and is taken over, a token that grows is compared at the end, deliveries
-are counted, and what is due first is run first. One zset by due time holds what waits, what is delayed and
-what is leased. One script settles a batch and leases the next, another prolongs leases, by one timer for all. Two such loops take turns, so that jobs run while the server works.
-Each job is a task; a batch has one deadline. Commands and answers are one MessagePack string each, over a
-protocol on uvloop that does nothing else: less work for the client than any client library.
+An id is sent once, a lease ends and is taken over, a token that grows is compared at the end, deliveries are
+counted, and of what is due the highest priority is run first, then what was due first. Any number of queues, each
+with keys of its own. A list for each priority holds what waits, one zset by time what is delayed and what is leased;
+what is due by then is put into its list first. One script settles a batch and leases the next, another prolongs
+leases, by one timer for all. Two such loops take turns, so that jobs run while the server works. Each job is a task;
+a batch has one deadline. Commands and answers are one MessagePack string each, over a protocol on uvloop that does
+nothing else: less work for the client than any client library.
 
-It has less to do than any library: one queue, no priorities, and a batch is settled when the last of its jobs
-has ended, so that a slow one holds up the other 99.
+It has less to do than any library: nothing is counted but deliveries, a failed job is repeated when its lease ends,
+waiting jobs cannot be found or cancelled, nothing is archived, and a batch is settled when the last of its jobs has
+ended, so that a slow one holds up the other 99.
 """
 
 from __future__ import annotations
@@ -35,33 +38,48 @@ LOOPS = 2
 LEASE = 30_000_000
 DEADLINE = 7200
 
-# KEYS due, body; ARGV delay in µs, {id, body, ...}. An id that is there is left as it is.
+# Keys of a queue: due, by time; body; state, of what was leased; level, of what has a priority other than 0; token;
+# wake; and ready, in front of a level from 0 (first) to 18.
+USUAL = 9
+KEYS = ("due", "body", "state", "level", "token", "wake", "ready")
+
+# ARGV delay in µs, {id, body, level, ...}. An id that is there is left as it is.
 SEND = """
-local time = redis.call('TIME')
-local due = time[1] * 1000000 + time[2] + ARGV[1]
 local sent = cmsgpack.unpack(ARGV[2])
-local ids, entries, bodies = {}, {}, {}
-for i = 1, #sent, 2 do ids[#ids + 1] = sent[i] end
+local ids = {}
+for i = 1, #sent, 3 do ids[#ids + 1] = sent[i] end
 local there = redis.call('HMGET', KEYS[2], unpack(ids))
+local bodies, lines, levels = {}, {}, {}
 for i = 1, #ids do
   if not there[i] then
-    entries[#entries + 1] = due
-    entries[#entries + 1] = ids[i]
-    bodies[#bodies + 1] = ids[i]
-    bodies[#bodies + 1] = sent[2 * i]
+    local id, level = ids[i], sent[3 * i]
+    bodies[#bodies + 1] = id
+    bodies[#bodies + 1] = sent[3 * i - 1]
+    if level ~= 9 then
+      levels[#levels + 1] = id
+      levels[#levels + 1] = level
+    end
+    local line = lines[level]
+    if line then line[#line + 1] = id else lines[level] = {id} end
   end
 end
-if #entries > 0 then
+if #bodies == 0 then return 0 end
+redis.call('HSET', KEYS[2], unpack(bodies))
+if #levels > 0 then redis.call('HSET', KEYS[4], unpack(levels)) end
+if ARGV[1] == '0' then
+  for level, line in pairs(lines) do redis.call('RPUSH', KEYS[7] .. level, unpack(line)) end
+else
+  local time, entries = redis.call('TIME'), {}
+  local due = string.format('%.0f', time[1] * 1000000 + time[2] + ARGV[1])
+  for i = 1, #bodies, 2 do entries[i], entries[i + 1] = due, bodies[i] end
   redis.call('ZADD', KEYS[1], unpack(entries))
-  redis.call('HSET', KEYS[2], unpack(bodies))
-  if redis.call('LLEN', 'raw:wake') == 0 then redis.call('LPUSH', 'raw:wake', '') end
 end
-return #entries / 2
+if redis.call('LLEN', KEYS[6]) == 0 then redis.call('LPUSH', KEYS[6], '') end
+return #bodies / 2
 """
 
-# KEYS due, body, state; ARGV limit, lease in µs, {ids, states}: settle these whose state is still this one,
-# and lease others. A state is a token, which grows, and the number of deliveries in its last three digits.
-# Returns {ids, states, bodies}.
+# ARGV limit, lease in µs, {ids, states}: settle these whose state is still this one, and lease others. A state is a
+# token, which grows, and the number of deliveries in its last three digits. Returns {ids, states, bodies}.
 TURN = """
 if ARGV[3] ~= '' then
   local settled = cmsgpack.unpack(ARGV[3])
@@ -69,16 +87,37 @@ if ARGV[3] ~= '' then
   local found, mine = redis.call('HMGET', KEYS[3], unpack(ids)), {}
   for i = 1, #ids do if found[i] == states[i] then mine[#mine + 1] = ids[i] end end
   if #mine > 0 then
-    redis.call('ZREM', KEYS[1], unpack(mine))
+    if redis.call('ZREM', KEYS[1], unpack(mine)) < #mine then -- the lease of some has ended: they stand in line again
+      for _, id in ipairs(mine) do
+        redis.call('LREM', KEYS[7] .. (redis.call('HGET', KEYS[4], id) or 9), 0, id)
+      end
+    end
     redis.call('HDEL', KEYS[2], unpack(mine))
     redis.call('HDEL', KEYS[3], unpack(mine))
+    redis.call('HDEL', KEYS[4], unpack(mine))
   end
 end
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local ids = redis.call('ZRANGE', KEYS[1], '-inf', now, 'BYSCORE', 'LIMIT', 0, ARGV[1])
-if #ids == 0 then return '' end
-local token, ends = redis.call('INCR', 'raw:token'), string.format('%.0f', now + ARGV[2])
+local now, limit = time[1] * 1000000 + time[2], tonumber(ARGV[1])
+local due = redis.call('ZRANGE', KEYS[1], '-inf', now, 'BYSCORE', 'LIMIT', 0, 1000)
+if #due > 0 then
+  local levels, leased = redis.call('HMGET', KEYS[4], unpack(due)), redis.call('HMGET', KEYS[3], unpack(due))
+  for i = #due, 1, -1 do if leased[i] then redis.call('LPUSH', KEYS[7] .. (levels[i] or 9), due[i]) end end
+  for i = 1, #due do if not leased[i] then redis.call('RPUSH', KEYS[7] .. (levels[i] or 9), due[i]) end end
+  redis.call('ZREM', KEYS[1], unpack(due))
+end
+local ids
+for level = 0, 18 do
+  local some = redis.call('LPOP', KEYS[7] .. level, limit - (ids and #ids or 0))
+  if some and ids then
+    for i = 1, #some do ids[#ids + 1] = some[i] end
+  elseif some then
+    ids = some
+  end
+  if ids and #ids == limit then break end
+end
+if not ids then return '' end
+local token, ends = redis.call('INCR', KEYS[5]), string.format('%.0f', now + ARGV[2])
 local bodies, states = redis.call('HMGET', KEYS[2], unpack(ids)), redis.call('HMGET', KEYS[3], unpack(ids))
 local first = token .. '001'
 local leases, changes = {}, {}
@@ -92,7 +131,7 @@ redis.call('HSET', KEYS[3], unpack(changes))
 return cmsgpack.pack({ids, states, bodies})
 """
 
-# KEYS and the third argument as above; ARGV lease in µs. Leases that are still held are prolonged.
+# ARGV lease in µs, and the third argument of the one above. Leases that are still held are prolonged.
 RENEW = """
 local time, held = redis.call('TIME'), cmsgpack.unpack(ARGV[2])
 local found = redis.call('HMGET', KEYS[3], unpack(held[1]))
@@ -103,13 +142,20 @@ for i, id in ipairs(held[1]) do
 end
 return ''
 """
-KEYS = ("3", "raw:due", "raw:body", "raw:state")
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(tuple[list[str], list[str], list[str]]).decode
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(dict[str, Any]).decode
 Handler = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def keys(queue: str) -> tuple[str, ...]:
+    """How many, and which."""
+    return (str(len(KEYS)), *(f"raw:{{{queue}}}:{key}" for key in KEYS))
+
+
+NAMES = keys("bench")
 
 
 class Link(asyncio.Protocol):
@@ -174,8 +220,8 @@ async def send(given: argparse.Namespace, batch: int, pause: float, warm_up: int
     async def send_some(start: int, size: int) -> None:
         sent: list[object] = []
         for number in range(start, start + size):
-            sent += (f"{prefix}{number:x}", encode(payload(number)).decode())
-        await link.call("EVALSHA", script, "2", *KEYS[1:3], delay, pack(sent))
+            sent += (f"{prefix}{number:x}", encode(payload(number)).decode(), USUAL)
+        await link.call("EVALSHA", script, *NAMES, delay, pack(sent))
 
     for number in range(warm_up):
         await send_some(-1 - number, 1)
@@ -201,7 +247,7 @@ async def renew(url: str, held: dict[int, bytes]) -> None:
     while True:
         await asyncio.sleep(LEASE / 3e6)
         for leases in list(held.values()):
-            await link.call("EVALSHA", script, *KEYS, str(LEASE), leases)
+            await link.call("EVALSHA", script, *NAMES, str(LEASE), leases)
 
 
 async def one_loop(
@@ -223,10 +269,10 @@ async def one_loop(
 
     done = b""
     while True:
-        answer = await link.call("EVALSHA", script, *KEYS, str(limit), str(LEASE), done)
+        answer = await link.call("EVALSHA", script, *NAMES, str(limit), str(LEASE), done)
         if not answer:
             done = b""
-            await link.call("BLPOP", "raw:wake", "1")
+            await link.call("BLPOP", NAMES[6], "1")
             continue
         ids, states, bodies = unpack(answer)
         failed: list[int] = []

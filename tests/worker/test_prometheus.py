@@ -333,7 +333,8 @@ async def test_a_hive_is_counted(scrape: Scrapes) -> None:
             await jobs.send_many([Work("good"), Work("bad"), Work("good")])
             await hive.run(until_empty=True)
 
-    assert [1.0, 1.0, 1.0] == during
+    assert (3, 1.0) == (len(during), during[0])
+    assert {1.0, 2.0} >= set(during)  # the one before may not be settled yet
     assert 0.0 == scrape("bee_running_jobs", queue="jobs") == scrape("bee_workers", queue="jobs")
     name = "shop_attempts_total"
     assert 2.0 == scrape(name, queue="jobs", tag="work", outcome="succeeded")
