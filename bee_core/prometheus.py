@@ -89,7 +89,9 @@ class PrometheusObserver:
         self._ends = self._counter("processes_ended", "Processes ended.", ["process", "wanted"])
         self._loops = self._counter("crash_loops", "Crash loops begun.", ["process"])
         self._unheard = self._counter("events_dropped", "Events that nobody took in time.", [])
-        self._running = self._gauge("running_jobs", "Jobs that run, or have ended and are not settled yet.")
+        self._running = self._gauge(
+            "running_jobs", "Jobs that run, or have ended and are not settled yet."
+        )
         self._sizes = self._gauge("concurrency", "Jobs at once, as Auto has set it last.")
         self._workers = self._gauge("workers", "Workers that take jobs now.")
         self._durations = Histogram(

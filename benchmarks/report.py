@@ -110,9 +110,6 @@ def _particulars(results: Results) -> list[str]:
         "",
         *tables.kills(results),
         "",
-        "Whether it runs again was measured in this run; after how many seconds was measured wrongly, so it is not"
-        " shown.",
-        "",
     ]
 
 
@@ -128,10 +125,11 @@ def _how(results: Results) -> list[str]:
         "- Every contender is a program in `benchmarks/contenders/`, with pinned versions and the settings that its own"
         " documentation calls the best, crash-safe where it has the choice; its docstring says which. Each runs in an"
         " environment of its own. bee has its defaults, uvloop, a log on INFO and 100 jobs at once.",
-        "- *The limit* is a loop written by hand for each store: ids sent once, leases that end and are taken over and"
-        " prolonged, tokens that grow, deliveries counted, ordered by due time; one task for each job, batches of 100, one"
-        " script or statement for a batch, no library around it. It has less to do than a library: one queue, no"
-        " priorities, and a batch is settled when the last of its jobs has ended.",
+        "- *The limit* is a loop written by hand for each store: ids sent once, any number of queues, leases that end and"
+        " are taken over and prolonged, tokens that grow, deliveries counted, ordered by priority and due time; one task"
+        " for each job, batches of 100, one script or statement for a batch, no library around it. It has less to do than"
+        " a library: nothing is counted but deliveries, a failed job is repeated when its lease ends, nothing is archived"
+        " or can be cancelled, and a batch is settled when the last of its jobs has ended.",
         "- Every measurement has a new server, on the same machine. PostgreSQL has been vacuumed and has its statistics."
         " A job is about 200 bytes of JSON, its handler does nothing.",
         "- Contenders take turns, round by round; a peer with less than 30 % of the rate of the fastest one is measured once. The number of jobs is such that a measurement takes seconds. A rate is"

@@ -156,7 +156,7 @@ def after_kill(results: Results, name: str) -> str:
     """What became of the job of a killed worker, in words."""
     seconds = results.median("kill", name, "seconds")
     if seconds is not None:
-        return "runs again"
+        return f"runs again after {seconds:.0f} s"
     return results.problem("kill", name) or "not measured"
 
 

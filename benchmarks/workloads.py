@@ -85,7 +85,7 @@ def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Fou
 
 def pick_up(bench: Bench) -> None:
     """From the send of a job to its handler, on an idle worker. p50 and p99 in ms."""
-    jobs = max(20, int(80 * bench.scale))
+    jobs = max(20, int(200 * bench.scale))
 
     def measure(contender: Contender) -> Found:
         with (
@@ -95,7 +95,7 @@ def pick_up(bench: Bench) -> None:
             worker.wait_up()
             time.sleep(1.0)
             others = Others(lambda: server.cpu() + worker.cpu())
-            contender.send(server.url, "send", jobs, pause=0.05)
+            contender.send(server.url, "send", jobs, pause=0.02)
             deadline = time.monotonic() + 10
             while len(worker.late) < jobs + WARM_UP and time.monotonic() < deadline:
                 worker.check()
