@@ -1,7 +1,7 @@
 """The messages that a worker holds: each from its lease until it is settled, or no longer its own.
 
-    take ──> open ──> early ──> slots ──> settle ──> settler ──> forget
-              └──────────────────── heartbeat ──────────────────┘
+    inbox ──> early ──> slots ──> settle ──> settler ──> forget
+               └──────────────── heartbeat ─────────────────┘
 
 Until it is forgotten its lease is renewed. One whose lease is lost meanwhile is told to stop, and
 is forgotten without being settled. Some are leased a moment before there is a slot for them (see
@@ -25,16 +25,9 @@ from bee_core.events import Observer
 from bee_core.fetcher import BATCH
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
+from bee_core.inbox import Inbox
 from bee_core.message import ZERO, Counters, Lease
-from bee_core.outcome import (
-    Failed,
-    Interrupted,
-    Malformed,
-    Outcome,
-    Stalled,
-    Unknown,
-    tally,
-)
+from bee_core.outcome import Failed, Interrupted, Malformed, Outcome, Stalled, Unknown, tally
 from bee_core.parts import Parts
 from bee_core.queue import Queue
 from bee_core.reporter import Reporter
@@ -90,7 +83,7 @@ class Held:
         self._on_room = on_room
         self._on_failure = on_failure
         self._on_tick = on_tick
-        self._unopened: list[tuple[Sequence[Lease], float]] = []  # and when they were asked for
+        self._inbox = Inbox(self._open, on_failure)
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
         self._early = Early(clock, self._give_back)  # those of them that wait for a slot
         self._pace = Pace() if ahead else None
@@ -137,7 +130,7 @@ class Held:
         )
 
     def __len__(self) -> int:
-        return len(self._attempts) + sum(len(leases) for leases, _ in self._unopened)
+        return len(self._inbox) + len(self._attempts)
 
     def room(self) -> int:
         """How many more messages it could take."""
@@ -149,32 +142,18 @@ class Held:
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
-        unopened = len(self) - len(self._attempts)
-        return self._started, len(self._early.line) + unopened
+        return self._started, len(self._inbox) + len(self._early.line)
 
     def take(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
 
-        Of a lease that came back `full`, in the next turn of the event loop: there is probably
-        more to be had, and the next lease is under way while these are opened.
+        `full` says that as many came as were asked for.
         """
         if self._pace is not None:
             self._pace.leased(asked_at, self._clock.now(), self._ended)
-        self._unopened.append((leases, asked_at))
-        if full and self._pace is not None:
-            asyncio.get_running_loop().call_soon(self._open)
-        else:
-            self._open()
+        self._inbox.add(leases, asked_at, soon=full and self._pace is not None)
 
-    def _open(self) -> None:
-        unopened, self._unopened = self._unopened, []
-        try:
-            for leases, asked_at in unopened:
-                self._open_all(leases, asked_at)
-        except Exception as error:  # none is to be held for ever because it cannot be opened
-            self._on_failure("taking messages", error)
-
-    def _open_all(self, leases: Sequence[Lease], asked_at: float) -> None:
+    def _open(self, leases: Sequence[Lease], asked_at: float) -> None:
         now, until = self._clock.now(), asked_at + self._lease
         late = until - now < self._lease / 3  # there may be no time left to renew it
         for lease in leases:
@@ -252,7 +231,7 @@ class Held:
 
     async def drain(self) -> None:
         """Let running jobs end; interrupt what is left when it is time to stop."""
-        self._open()
+        self._inbox.open()
         while (self.slots.busy or self._early.line) and self._clock.now() < self._stop_at:
             await self._bell.wait(self._stop_at - self._clock.now())
         self.slots.interrupt()
@@ -272,7 +251,7 @@ class Held:
     def drop(self) -> None:
         """Let go, as a crash would: nothing is settled any more, and every lease runs out."""
         self._dropped = True
-        self._unopened.clear()
+        self._inbox.clear()
         self._early.line.clear()
         self.settler.drop()
         self.slots.kill()

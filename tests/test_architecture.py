@@ -42,7 +42,7 @@ LAYERS = [
     ["delivery"],
     ["attempt", "ticks"],
     ["handlers", "moving", "planner", "opentelemetry"],
-    ["heartbeat", "settler", "slots", "hive_queue", "fetcher", "verdict"],
+    ["heartbeat", "hive_queue", "inbox", "fetcher", "settler", "slots", "verdict"],
     ["ahead", "reporter"],
     ["held"],
     ["upkeep"],

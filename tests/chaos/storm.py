@@ -247,11 +247,13 @@ class Storm:
         return found if self._all_broken() else [*found, "too few connections broke in time"]
 
     def _stuck(self) -> set[int]:
-        """Who takes none of many jobs, now that all is well."""
-        since = time.monotonic()
-        asyncio.run(self._call_all())
-        found = entries(self._directory)
-        return self._pool.alive - {e.pid for e in found if e.what == "run" and e.at > since}
+        """Who takes none of many jobs, however often there are some, now that all is well."""
+        since, idle = time.monotonic(), self._pool.alive
+        while idle and time.monotonic() < since + _PATIENCE:  # one may wait for a dead connection
+            asyncio.run(self._call_all())
+            found = entries(self._directory)
+            idle = self._pool.alive - {e.pid for e in found if e.what == "run" and e.at > since}
+        return idle
 
     async def _call_all(self) -> None:
         load = Load(CALLED * self._plan.processes, rate=math.inf, longest=100.0)
