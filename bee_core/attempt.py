@@ -71,8 +71,12 @@ class Means(NamedTuple):
     """Hears of a thread that runs on after its cancellation."""
 
 
-class Attempt(msgspec.Struct, eq=False):
-    """A lease that is being run, or has been run and is not yet settled."""
+class Attempt(msgspec.Struct, eq=False, gc=False):
+    """A lease that is being run, or has been run and is not yet settled.
+
+    Made by the hundred, so the collector does not look into it. What leads back to it, its task,
+    is let go of as soon as that has ended.
+    """
 
     lease: Lease
     rules: Rules

@@ -20,6 +20,7 @@ import pytest
 
 import bee_core as bee
 from bee_core.testing import ManualClock
+from bee_memory import MemoryBroker
 
 from . import in_processes
 from .support import Work, at_work, begin, hive_for, new_store, nothing, until
@@ -132,6 +133,44 @@ async def test_nothing_is_left_when_a_worker_has_stopped() -> None:
 
     assert tasks == asyncio.all_tasks()
     await until(lambda: not set(threading.enumerate()) - threads)
+
+
+class Watched(bee.Job, weakref=True):
+    """A job of which one can see whether anything still holds it."""
+
+    how: str
+
+
+async def test_nothing_of_a_job_is_left_when_it_has_ended_however_it_ended() -> None:
+    """The collector does not look into attempts, so what leads back to one has to be let go."""
+    seen = []
+
+    async def handle(job: Watched, delivery: bee.Delivery[Watched]) -> object:
+        seen.append(weakref.ref(job))
+        match job.how:
+            case "fails":
+                raise ValueError(job)
+            case "hangs":
+                await asyncio.sleep(3600)
+            case "is cancelled":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(3600)
+            case "rules":
+                return bee.Archive()
+        return None
+
+    policy = bee.Policy(timeout=0.05, on_error=bee.Archive(), on_timeout=bee.Delete())
+    ways = ["ends", "fails", "hangs", "is cancelled", "rules"]
+    broker = MemoryBroker()
+    worker = bee.Worker(broker, "jobs", Watched, handle, policy=policy, observers=())
+    await worker.queue.send_many(Watched(how) for how in ways)
+    await worker.run(until_empty=True)
+
+    gc.collect()
+    assert len(ways) == len(seen)
+    assert [None] * len(ways) == [job() for job in seen]
 
 
 async def test_a_worker_that_was_used_can_be_forgotten(bee_clock: ManualClock) -> None:
