@@ -2,7 +2,7 @@
 
 While the answer to a lease is on its way, jobs end and their slots stand empty. So a worker asks
 for as many more as will have ended by then, judged by how fast jobs end and how long a lease takes.
-Where jobs take long that is none at all.
+Where jobs take long that is next to none.
 """
 
 from __future__ import annotations

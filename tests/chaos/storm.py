@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import bee_core as bee
+from bee_core.trouble import LONGEST
 from tests.chaos import stores
 from tests.chaos.clocks import Clocks
 from tests.chaos.ledger import Ledger, entries
@@ -247,13 +248,23 @@ class Storm:
         return found if self._all_broken() else [*found, "too few connections broke in time"]
 
     def _stuck(self) -> set[int]:
-        """Who takes none of many jobs, however often there are some, now that all is well."""
-        since, idle = time.monotonic(), self._pool.alive
-        while idle and time.monotonic() < since + _PATIENCE:  # one may wait for a dead connection
-            asyncio.run(self._call_all())
-            found = entries(self._directory)
-            idle = self._pool.alive - {e.pid for e in found if e.what == "run" and e.at > since}
+        """Who takes none of many jobs, now that all is well.
+
+        One may still wait for the answer to a call that was cut, or back off after it. That has to
+        be over in a while that is known, and then it must take some of another load.
+        """
+        idle = self._idle()
+        if idle:
+            time.sleep(self._plan.lease + LONGEST)
+            idle &= self._idle()
         return idle
+
+    def _idle(self) -> set[int]:
+        """Who takes none of a load."""
+        since = time.monotonic()
+        asyncio.run(self._call_all())
+        found = entries(self._directory)
+        return self._pool.alive - {e.pid for e in found if e.what == "run" and e.at > since}
 
     async def _call_all(self) -> None:
         load = Load(CALLED * self._plan.processes, rate=math.inf, longest=100.0)
