@@ -1,12 +1,13 @@
-"""Many drafts, sent in batches: while one is under way, the next is made."""
+"""Drafts, sent: surely, and many of them in batches. While one is under way, the next is made."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
-from bee_core.message import Draft, Ticket
+from bee_core.errors import BrokerUnavailable, OutcomeUnknown
+from bee_core.message import Draft, Keep, Sent, Ticket
 from bee_core.parts import is_in_a_loop
 
 BATCH = 1000
@@ -14,6 +15,9 @@ BATCH = 1000
 _BYTES = 1024 * 1024
 _STEPS = 4
 """Turns of the event loop after which a request is on its way, whatever the driver."""
+_TRIES = 3
+Sending: TypeAlias = Callable[[], Coroutine[Any, Any, Sequence[Sent]]]
+"""Sends certain drafts."""
 
 
 def batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
@@ -32,23 +36,25 @@ def batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
 
 
 async def send_in_turn(
-    drafts: Iterable[Draft], send: Callable[[list[Draft]], Coroutine[Any, Any, list[Ticket]]]
+    drafts: Iterable[Draft], pack: Callable[[list[Draft]], Sending]
 ) -> list[Ticket]:
     """Send them all. One batch is under way at a time, and nothing is when this returns or raises.
 
     What is wrong with a draft is raised when the batches before it have been sent.
     """
-    tickets: list[Ticket] = []
-    sending: asyncio.Task[list[Ticket]] | None = None
+    done: list[tuple[list[Draft], Sequence[Sent]]] = []
+    sending: asyncio.Task[Sequence[Sent]] | None = None
+    under_way: list[Draft] = []
     try:
         for batch in batches(drafts):
+            send = pack(batch)
             if sending is not None:
-                tickets += await sending
+                done.append((under_way, await sending))
                 sending = None
             if len(batch) < BATCH or not is_in_a_loop():  # nothing to make meanwhile, or nowhere
-                tickets += await send(batch)
+                done.append((batch, await send()))
                 continue
-            sending = asyncio.create_task(send(batch), name="bee:send")
+            sending, under_way = asyncio.create_task(send(), name="bee:send"), batch
             for _ in range(_STEPS):
                 await asyncio.sleep(0)
     except asyncio.CancelledError:
@@ -57,5 +63,29 @@ async def send_in_turn(
         raise
     finally:
         if sending is not None:
-            tickets += await sending
-    return tickets
+            done.append((under_way, await sending))
+    return [
+        Ticket(draft.id, what)
+        for batch, sent in done
+        for draft, what in zip(batch, sent, strict=True)
+    ]
+
+
+async def send_surely(drafts: Sequence[Draft], send: Sending) -> Sequence[Sent]:
+    """Send them; and again, if nobody knows whether they were sent and it does no harm."""
+    unknown: OutcomeUnknown | None = None
+    for last in (False,) * (_TRIES - 1) + (True,):
+        try:
+            return await send()
+        except BrokerUnavailable:
+            if unknown is not None:  # this one did nothing, but an earlier one may have
+                raise unknown from None
+            raise
+        except OutcomeUnknown as error:
+            unknown = error
+            # The ids are fixed, so a draft that keeps what is there may be sent again; one that
+            # rejects or updates would meet itself.
+            if last or not all(isinstance(draft.if_taken, Keep) for draft in drafts):
+                error.add_note(f"ids: {', '.join(draft.id for draft in drafts[:10])}")
+                raise
+    raise AssertionError("the last try returns or raises")

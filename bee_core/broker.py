@@ -40,10 +40,10 @@ The rules for every verb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType, TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from bee_core.disposition import Terminal
 from bee_core.message import (
@@ -388,6 +388,20 @@ class Described(Protocol):
 
     async def describe(self) -> Server:
         """What stands behind this broker, even if it is set up in a way that bee cannot use."""
+        ...
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """A store that can do a part of a send before its turn has come. Optional.
+
+    Who sends batch after batch has the next one packed while the last is under way.
+    """
+
+    def pack(
+        self, queue: str, drafts: Sequence[Draft]
+    ) -> Callable[[], Coroutine[Any, Any, Sequence[Sent]]]:
+        """Check and pack drafts. What it returns does the rest of `send`, as often as called."""
         ...
 
 

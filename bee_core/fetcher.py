@@ -83,8 +83,7 @@ class Fetcher:
         self._member: Member | None = None
         if place is not None:
             self._member = Member(place, room=room, running=running, on_room=self._more_room.set)
-        self._waiting: asyncio.Task[None] | None = None
-        self._cut_short: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Timeout | None = None
 
     def join(self) -> None:
         """From now on its share of the capacity is kept for it."""
@@ -122,15 +121,14 @@ class Fetcher:
 
     def look_again(self) -> None:
         """Do not wait for a wake-up any longer."""
-        if self._waiting is not None:
-            self._cut_short = self._waiting
-            self._waiting.cancel()
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
-        while not self._stopped and self._jobs()[0] < max_jobs:
+        while not self._stopped and (jobs := self._jobs())[0] < max_jobs:
             # Those that wait may yet have to be given back: then others take their places.
-            most = int(min(self._room(), BATCH, max_jobs - sum(self._jobs())))
+            most = int(min(self._room(), BATCH, max_jobs - sum(jobs)))
             expecting = expecting or most < 1
             limit = most if self._member is None else self._member.claim(most, expecting=expecting)
             if limit < 1 and expecting:
@@ -153,6 +151,7 @@ class Fetcher:
                 self._on_vain()
             woken = False
             if len(leases) < limit:
+                await asyncio.sleep(0)  # what was just taken begins first
                 if until_empty and self._resting() and await self._ask(self._is_empty):
                     return
                 woken = expecting = await self._wait()
@@ -187,30 +186,24 @@ class Fetcher:
         if self._stopped:
             return False
         until = self._clock.now() + self._poll
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting = asyncio.create_task(self._wait_once(over), name="bee:wait")
-        waiting.add_done_callback(lambda _: _end(over))  # also if it never began
+        waiting = self._waiting = asyncio.timeout(None)
+        trouble: BaseException | None = None
         try:
-            await over
+            async with waiting:
+                await self._broker.wait(self._queue, timeout=self._poll)
+        except BaseException as error:
+            if own_cancellation(error):
+                raise
+            trouble = error  # a cancellation of nobody's here has leaked from a driver
         finally:
-            waiting.cancel()
             self._waiting = None
-        if waiting is self._cut_short:
+        if waiting.expired():
+            return False  # cut short
+        if trouble is not None:
+            await self._trouble.back_off("wait", trouble)
             return False
-        error = asyncio.CancelledError() if waiting.cancelled() else waiting.exception()
-        if error is None:
-            self._trouble.over("wait")
-            return self._clock.now() < until
-        # a cancellation of nobody's here has leaked from a driver
-        await self._trouble.back_off("wait", error)
-        return False
-
-    async def _wait_once(self, over: asyncio.Future[None]) -> None:
-        """Say that it is over as the last thing: who waits for the task hears it a turn later."""
-        try:
-            await self._broker.wait(self._queue, timeout=self._poll)
-        finally:
-            _end(over)
+        self._trouble.over("wait")
+        return self._clock.now() < until
 
     def _give_back(self, *, full: bool) -> None:
         if self._member is not None:
@@ -234,8 +227,3 @@ class Fetcher:
             return False
         self._trouble.over("stats")
         return answer
-
-
-def _end(wait: asyncio.Future[None]) -> None:
-    if not wait.done():
-        wait.set_result(None)

@@ -134,11 +134,11 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
-        _, waiting = self.jobs()
-        free = self.slots.free - waiting
+        unopened = len(self._inbox)
+        free = self.slots.free - unopened - len(self._early.line)
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
-        return min(free, self._most - len(self))
+        return min(free, self._most - unopened - len(self._attempts))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""

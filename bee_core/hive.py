@@ -112,7 +112,7 @@ class Hive:
             raise InvalidOption(f"this hive has a queue {name!r} already")
         most = self._concurrency if concurrency is None else check_size(concurrency, "concurrency")
         queue = HiveQueue(
-            lambda: self.broker,
+            self._current_broker,
             name,
             form,
             policy=self._policy if policy is None else overlay(policy, self._policy),
@@ -130,6 +130,9 @@ class Hive:
     @property
     def broker(self) -> Store:
         """The broker, made when it is first asked for; it connects when it is first used."""
+        return self._current_broker()
+
+    def _current_broker(self) -> Store:
         broker = self._broker
         if broker is None:
             with self._making:  # two threads that send first must not make two stores in memory

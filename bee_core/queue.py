@@ -8,33 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 from typing_extensions import TypeForm
 
-from bee_core.batches import send_in_turn
-from bee_core.broker import Broker, Inspector, Store
+from bee_core.batches import Sending, send_in_turn, send_surely
+from bee_core.broker import Broker, Inspector, Packing, Store
 from bee_core.checks import MOST_HEADER_BYTES, check_draft, check_headers, check_queue
 from bee_core.clock import SYSTEM_CLOCK, Clock
 from bee_core.codec import KIND_HEADER, Codec, JsonCodec
 from bee_core.disposition import Archive, Terminal
 from bee_core.duration import Duration, seconds
 from bee_core.errors import (
-    BrokerUnavailable,
     DecodeError,
     IdTaken,
     InvalidOption,
     InvalidPayload,
-    OutcomeUnknown,
     PayloadTooLarge,
 )
 from bee_core.explain import Explanation, explain
 from bee_core.group import Group, not_of, plan_group
 from bee_core.ids import new_id
 from bee_core.job import policy_of
-from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Keep, Sent, Ticket
+from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Sent, Ticket
 from bee_core.results import Result, await_end, reader
 from bee_core.spread import check_together, fresh_id
 from bee_core.stored import State, Stored
@@ -46,7 +44,6 @@ T = TypeVar("T")
 
 POLICY_HEADER = "bee-policy"
 MAX_BYTES = 256 * 1024
-_TRIES = 3
 _PAGE = 500
 
 
@@ -118,7 +115,9 @@ class Queue(Generic[J]):
             if_taken=if_taken,
             key=key,
         )
-        return (await self._send([draft]))[0]
+        drafts = [draft]
+        [sent] = await send_surely(drafts, partial(self._sender, self.name, drafts))
+        return Ticket(draft.id, sent)
 
     async def send_many(self, jobs: Iterable[J | Draft]) -> Sequence[Ticket]:
         """Send jobs, or drafts made with `draft`, in as few round trips as possible.
@@ -126,7 +125,7 @@ class Queue(Generic[J]):
         Each batch of up to 1000 jobs or 1 MiB is stored whole or not at all.
         """
         drafts = (job if isinstance(job, Draft) else self._plain(job) for job in jobs)
-        return await send_in_turn(drafts, self._send)
+        return await send_in_turn(drafts, self._pack)
 
     def draft(
         self,
@@ -284,27 +283,17 @@ class Queue(Generic[J]):
         """
         return _rules(self.policy, kind, headers.get(POLICY_HEADER))
 
-    async def _send(self, drafts: list[Draft]) -> list[Ticket]:
+    def _pack(self, drafts: list[Draft]) -> Sending:
+        """What sends them; as much of it as can be done before is done now."""
+        broker = self.broker
+        if self.tracing is None and isinstance(broker, Packing):
+            return partial(send_surely, drafts, broker.pack(self.name, drafts))
+        return partial(send_surely, drafts, partial(self._sender, self.name, drafts))
+
+    @property
+    def _sender(self) -> Send:
         send: Send = self.broker.send
-        if self.tracing is not None:
-            send = traced_send(self.tracing, send)
-        unknown: OutcomeUnknown | None = None
-        for last in (False,) * (_TRIES - 1) + (True,):
-            try:
-                sent = await send(self.name, drafts)
-                break
-            except BrokerUnavailable:
-                if unknown is not None:  # this one did nothing, but an earlier one may have
-                    raise unknown from None
-                raise
-            except OutcomeUnknown as error:
-                unknown = error
-                # The ids are fixed, so a draft that keeps what is there may be sent again; one that
-                # rejects or updates would meet itself.
-                if last or not all(isinstance(draft.if_taken, Keep) for draft in drafts):
-                    error.add_note(f"ids: {', '.join(draft.id for draft in drafts[:10])}")
-                    raise
-        return [Ticket(draft.id, what) for draft, what in zip(drafts, sent, strict=True)]
+        return send if self.tracing is None else traced_send(self.tracing, send)
 
 
 @lru_cache(maxsize=4096)

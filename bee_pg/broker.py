@@ -6,7 +6,7 @@ No rule of bee lives here. What the verbs mean is in `sql/`, file by file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, overload
@@ -14,7 +14,7 @@ from typing import Any, overload
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bee_core.broker import NOTHING, Store
+from bee_core.broker import NOTHING, Packing, Store
 from bee_core.checks import (
     check_about,
     check_draft,
@@ -75,7 +75,7 @@ _OWN = ("schema", "pool_size", "deadline", "migrate", "notify")
 """The parameters of a URL that are bee's; libpq knows the others."""
 
 
-class PgBroker(PgInspector, Store):
+class PgBroker(PgInspector, Packing, Store):
     """Messages in a PostgreSQL database.
 
     schema      where bee's tables are
@@ -144,13 +144,23 @@ class PgBroker(PgInspector, Store):
         return found
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
+        return await self.pack(queue, drafts)()
+
+    def pack(
+        self, queue: str, drafts: Sequence[Draft]
+    ) -> Callable[[], Coroutine[Any, Any, Sequence[Sent]]]:
         if len({check_draft(draft).id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         check_queue(queue)
-        self._check_usable()
         if not drafts:
-            return []
-        statement, arguments = send_statement(self._schema, queue, drafts)
+            return self._send_nothing
+        return partial(self._send, queue, *send_statement(self._schema, queue, drafts))
+
+    async def _send_nothing(self) -> Sequence[Sent]:
+        self._check_usable()
+        return []
+
+    async def _send(self, queue: str, statement: str, arguments: Sequence[Any]) -> Sequence[Sent]:
         [[sent, taken]] = await self._carry_out(statement, arguments)
         if taken is not None:
             raise IdTaken(queue, taken)

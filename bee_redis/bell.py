@@ -87,8 +87,8 @@ class Bell:
     async def _read(self) -> None:
         try:
             while self._waiters:
-                deadline = _BLOCK + self._deadline
-                woken = await self._link.call(self._key, self._pop, deadline=deadline)
+                until = asyncio.get_running_loop().time() + _BLOCK + self._deadline
+                woken = await self._link.call(self._key, self._pop, until=until)
                 if woken:
                     self.pass_on()
         except Exception as error:  # whatever it is, those who wait are to hear of it
@@ -104,8 +104,9 @@ class Bell:
     async def _give(self) -> None:
         while self._owed:
             self._owed -= 1
+            until = asyncio.get_running_loop().time() + self._deadline
             with suppress(BrokerError):  # what it costs is a poll
-                await self._link.call(self._key, self._push, deadline=self._deadline)
+                await self._link.call(self._key, self._push, until=until)
 
     def _wake(self) -> bool:
         """Wake somebody here, if anybody waits."""

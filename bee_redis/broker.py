@@ -9,7 +9,8 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self, cast
+from functools import lru_cache
+from typing import Any, Self, cast
 
 from bee_core.broker import NOTHING, Store
 from bee_core.checks import (
@@ -38,6 +39,7 @@ from bee_core.message import (
     Settlement,
     Throttle,
 )
+from bee_core.packing import is_plain
 from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import Links, links
@@ -184,7 +186,11 @@ class RedisBroker(RedisInspector, Store):
             check_queue(queue)
             self._check_usable()
             return []
-        reply = await self._store("send", queue, *drafts_arguments(drafts))
+        reply: Any = b""
+        if len(drafts) == 1 and is_plain(drafts[0]):
+            reply = await self._store("send_one", queue, pack_id(drafts[0].id), drafts[0].body)
+        if not reply:
+            reply = await self._store("send", queue, *drafts_arguments(drafts))
         if isinstance(reply, list):
             raise IdTaken(queue, map(unpack_id, reply))
         return [_SENT[letter] for letter in reply]
@@ -218,18 +224,8 @@ class RedisBroker(RedisInspector, Store):
     ) -> tuple[float, Sequence[Lease]]:
         """Leases, and the seconds until something more will be ready by itself."""
         check_whole(limit, "limit", least=1)
-        check_holder(holder)
-        hidden = microseconds(seconds(duration, "duration", least=0.001))
-        tokens = self._tokens_of(queue)
-        reply = await self._run(
-            "lease",
-            queue,
-            min(limit, MOST),
-            hidden,
-            holder,
-            *throttle_arguments(throttle),
-            *tokens,
-        )
+        terms, tokens = _lease_terms(duration, holder, throttle), self._tokens_of(queue)
+        reply = await self._run("lease", queue, min(limit, MOST), *terms, *tokens)
         pause, found = leases(reply, *tokens[:1])
         return math.inf if pause is None else pause, found
 
@@ -308,6 +304,13 @@ class RedisBroker(RedisInspector, Store):
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))
         await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
+
+
+@lru_cache(maxsize=256, typed=True)
+def _lease_terms(duration: float, holder: str, throttle: Throttle) -> tuple[int | str, ...]:
+    """The arguments of a lease that a worker says every time, checked."""
+    hidden = microseconds(seconds(duration, "duration", least=0.001))
+    return (hidden, check_holder(holder), *throttle_arguments(throttle))
 
 
 def _in_order(settlements: Sequence[Settlement]) -> Sequence[Settlement]:

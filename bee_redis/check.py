@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from bee_core.errors import BrokerMisconfigured
@@ -21,17 +20,15 @@ IN_SCRIPTS = """
 
 
 async def check_server(
-    link: Link, *, cluster: bool, deadline: float, prefix: str, fsync: bool
+    link: Link, *, cluster: bool, until: float, prefix: str, fsync: bool
 ) -> None:
     """Raise BrokerMisconfigured, saying what to set, unless bee can rely on this server."""
-    until = asyncio.get_running_loop().time() + deadline
-    for answer in await link.everywhere(b"INFO", deadline=deadline):
+    for answer in await link.everywhere(b"INFO", until=until):
         for problem in problems(parse_info(answer), cluster=cluster, fsync=fsync):
             raise BrokerMisconfigured(problem)
-    left = until - asyncio.get_running_loop().time()
     arguments = [part for pair in needed(prefix) for part in pair]
     script = (FILES / "rights.lua").read_bytes()
-    for answer in await link.everywhere(b"EVAL", script, 0, *arguments, deadline=left):
+    for answer in await link.everywhere(b"EVAL", script, 0, *arguments, until=until):
         if answer:
             raise BrokerMisconfigured(lacking(answer, prefix))
 

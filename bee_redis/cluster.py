@@ -47,14 +47,14 @@ class ClusterLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
+        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
-        until, slot = asyncio.get_running_loop().time() + deadline, key_slot(key)
+        slot = key_slot(key)
         where, asking, looked = await self._holder(slot, until), False, False
         for hops in itertools.count():
             try:
                 node = self._node(where)
-                return await node.call(key, request, deadline=_left(until), asking=asking)
+                return await node.call(key, request, until=until, asking=asking)
             except BrokerError as error:
                 cause, asking = error.__cause__, False
                 if isinstance(cause, redis_errors.AskError):  # for this once, or (MOVED) for good
@@ -80,11 +80,10 @@ class ClusterLink:
                     raise BrokerUnavailable(f"no node takes calls for slot {slot} now") from cause
         raise AssertionError("unreachable")
 
-    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
-        until = asyncio.get_running_loop().time() + deadline
+    async def everywhere(self, *command: Part, until: float) -> list[Any]:
         await self._look(until)
         nodes = [self._node(address) for address in set(self._slots.values())]
-        calls = (node.call(b"", pack(*command), deadline=_left(until)) for node in nodes)
+        calls = (node.call(b"", pack(*command), until=until) for node in nodes)
         answers = await asyncio.gather(*calls, return_exceptions=True)
         found = []
         for answer in answers:
@@ -129,7 +128,8 @@ class ClusterLink:
         trouble: BrokerError = BrokerUnavailable("this cluster has no nodes")
         for address in dict.fromkeys([*self._slots.values(), *self._seeds]):
             try:
-                answer = await self._node(address).call(b"", _SLOTS, deadline=_left(until) / 2)
+                half = until - _left(until) / 2  # another one may have to be asked
+                answer = await self._node(address).call(b"", _SLOTS, until=half)
                 return dict(_read_slots(answer, address[0]))
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 trouble = error

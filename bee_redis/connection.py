@@ -8,7 +8,6 @@ request had been sent: BrokerUnavailable before that, OutcomeUnknown after it.
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
@@ -22,8 +21,8 @@ from bee_core.errors import (
     BrokerUnavailable,
     OutcomeUnknown,
 )
-from bee_redis.resp import Part, pack, pack_parts
-from bee_redis.scripts import Script
+from bee_core.places import Places
+from bee_redis.resp import Part, pack
 from bee_redis.wire import Wire, open_wire
 
 _REFUSED = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
@@ -45,15 +44,16 @@ class Link(Protocol):
     """What a broker needs of a connection, whatever stands behind it."""
 
     async def call(
-        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
+        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
         """Send a packed command about `key` and return its answer, or raise a BrokerError.
 
-        `confirm` is a second command for the same connection; then both answers are returned.
+        `until`, by the loop's clock, it has to be over. `confirm` is a second command for the same
+        connection; then both answers are returned.
         """
         ...
 
-    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
+    async def everywhere(self, *command: Part, until: float) -> list[Any]:
         """Send a command to every server that holds messages; their answers."""
         ...
 
@@ -73,7 +73,7 @@ class PoolLink:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool: Any = pool  # says how to connect; the wires are kept here
         self._size = pool.max_connections
-        self._free = asyncio.Semaphore(self._size)
+        self._places = Places(self._size)
         self._idle: list[Wire] = []  # the one used last is used next
         self._wires: set[Wire] = set()
         self._closed = False
@@ -83,20 +83,17 @@ class PoolLink:
         key: bytes,
         request: bytes,
         *,
-        deadline: float,
+        until: float,
         confirm: tuple[Part, ...] = (),
         asking: bool = False,
     ) -> Any:
-        if deadline <= 0:
+        began, sent, wire = asyncio.get_running_loop().time(), False, None
+        if until <= began:
             raise BrokerUnavailable("no time was left to ask the server")
-        now = asyncio.get_running_loop().time()
-        until, sent, wire = now + deadline, False, None
-        if self._free.locked():
-            await self._take_turn(until, deadline)
-        else:
-            await self._free.acquire()  # which does not wait, then
+        if not self._places.take():
+            await self._take_turn(until, began)
         try:
-            if self._idle and now - self._idle[-1].heard_at > _LONG:
+            if self._idle and began - self._idle[-1].heard_at > _LONG:
                 await _hear_of_ends()
             wire = self._find_idle() or await self._connect(until)
             if asking:  # counts for the next command of this connection alone
@@ -106,8 +103,8 @@ class PoolLink:
             return (answer, await _confirmed(wire, confirm, until)) if confirm else answer
         except TimeoutError as error:
             if sent:
-                raise OutcomeUnknown(f"no answer within {deadline:.3g} s") from error
-            message = f"not within {deadline:.3g} s: the server does not answer"
+                raise OutcomeUnknown(f"no answer within {until - began:.3g} s") from error
+            message = f"not within {until - began:.3g} s: the server does not answer"
             raise BrokerUnavailable(message) from error
         except (redis_errors.RedisError, OSError) as error:
             if wire is not None and _is_final(error):
@@ -116,12 +113,14 @@ class PoolLink:
         finally:
             if wire is not None and asking and not sent:
                 wire.cut()  # the next command would be taken for the one that it was for
-            elif wire is not None:
-                self._put_back(wire)
-            self._free.release()
+            elif wire is not None and wire.is_free:
+                self._idle.append(wire)
+            elif wire is not None:  # its answer is still to come, and nobody wants it
+                wire.cut()
+            self._places.leave()
 
-    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
-        return [await self.call(b"", pack(*command), deadline=deadline)]
+    async def everywhere(self, *command: Part, until: float) -> list[Any]:
+        return [await self.call(b"", pack(*command), until=until)]
 
     async def aclose(self) -> None:
         self._closed = True
@@ -130,13 +129,12 @@ class PoolLink:
             wire.cut()
         await asyncio.gather(*(wire.gone for wire in wires))
 
-    async def _take_turn(self, until: float, deadline: float) -> None:
+    async def _take_turn(self, until: float, began: float) -> None:
         try:
-            async with asyncio.timeout_at(until):
-                await self._free.acquire()
+            await self._places.take_turn(until)
         except TimeoutError as error:
             stage = f"each of the {self._size} connections is in use, see pool_size"
-            raise BrokerUnavailable(f"not within {deadline:.3g} s: {stage}") from error
+            raise BrokerUnavailable(f"not within {until - began:.3g} s: {stage}") from error
 
     def _find_idle(self) -> Wire | None:
         """A connection that is up, as far as the event loop has heard."""
@@ -155,12 +153,6 @@ class PoolLink:
             wire.cut()
         self._check_open()
         return wire
-
-    def _put_back(self, wire: Wire) -> None:
-        if wire.is_free:
-            self._idle.append(wire)
-        else:  # its answer is still to come, and nobody wants it
-            wire.cut()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -213,34 +205,3 @@ def translate(error: BaseException, *, sent: bool) -> BrokerError:
     if sent:
         return OutcomeUnknown(f"the answer was lost: {text}")
     return BrokerUnavailable(f"cannot reach the server: {text}")
-
-
-async def run_script(
-    link: Link,
-    script: Script,
-    keys: tuple[bytes, ...],
-    *arguments: Part,
-    deadline: float,
-    confirm: tuple[Part, ...] = (),
-) -> Any:
-    """Run a script by its name; the first time on a server, by its text."""
-    until = asyncio.get_running_loop().time() + deadline
-    count, packed = len(keys) + len(arguments) + 3, pack_parts(arguments)
-    request = b"*%d\r\n%b%b" % (count, _by_name(script, keys), packed)
-    try:
-        return await link.call(keys[0], request, deadline=deadline, confirm=confirm)
-    except BrokerError as error:
-        if not isinstance(error.__cause__, redis_errors.NoScriptError):
-            raise
-    request = b"*%d\r\n%b%b" % (count, _by_text(script, keys), packed)
-    deadline = until - asyncio.get_running_loop().time()
-    return await link.call(keys[0], request, deadline=deadline, confirm=confirm)
-
-
-@lru_cache(maxsize=4096)
-def _by_name(script: Script, keys: tuple[bytes, ...]) -> bytes:
-    return pack_parts((b"EVALSHA", script.sha, len(keys), *keys))
-
-
-def _by_text(script: Script, keys: tuple[bytes, ...]) -> bytes:
-    return pack_parts((b"EVAL", script.text, len(keys), *keys))

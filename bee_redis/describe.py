@@ -15,11 +15,11 @@ _FORGETS = Finding(
 )
 
 
-async def describe(link: Link, *, cluster: bool, fsync: bool, deadline: float) -> Server:
+async def describe(link: Link, *, cluster: bool, fsync: bool, until: float) -> Server:
     """Of several servers, the slowest answer and the worst clock."""
-    infos = [parse_info(found) for found in await link.everywhere(b"INFO", deadline=deadline)]
+    infos = [parse_info(found) for found in await link.everywhere(b"INFO", until=until)]
     asked = time.time()
-    times = await link.everywhere(b"TIME", deadline=deadline)
+    times = await link.everywhere(b"TIME", until=until)
     answered = time.time()
     clocks = [int(seconds) + int(micros) / 1_000_000 for seconds, micros in times]
     found = [problem for info in infos for problem in problems(info, cluster=cluster, fsync=fsync)]

@@ -33,7 +33,7 @@ class RedisInspector(Session, Inspector, Described):
         link = self._where.make(1)
         options = {"cluster": self._where.cluster, "fsync": self._fsync}
         try:
-            return await describe(link, **options, deadline=self._deadline)
+            return await describe(link, **options, until=self._until())
         except OutcomeUnknown as error:  # it was only looked at
             raise BrokerUnavailable(str(error)) from error
         finally:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from importlib import resources
+from typing import NamedTuple
+
+from bee_core.checks import check_queue
+from bee_redis import keys
+from bee_redis.resp import Part, pack, pack_parts
 
 FILES = resources.files("bee_redis") / "lua"
 SHARED = {
-    "send_one": {"send"},
     "layout": None,
     "send_usual": {"send"},
     "lease_usual": {"lease"},
@@ -18,6 +23,15 @@ SHARED = {
     "turns": {"lease"},
 }
 """What stands in front of a verb, in this order: of every one (None), or of some."""
+ALONE = {"send_one": ("ready", "msg", "meta", "head", "bell")}
+"""What has nothing in front of it, and takes only these keys: all would cost more than it does."""
+
+
+class Keys(NamedTuple):
+    """Keys of a queue: each, and all of them with their number as a command has them."""
+
+    names: tuple[bytes, ...]
+    packed: bytes
 
 
 class Script:
@@ -26,9 +40,25 @@ class Script:
     def __init__(self, verb: str) -> None:
         shebang, _, body = _read(verb).partition("\n")
         shared = [_read(part) for part, verbs in SHARED.items() if verbs is None or verb in verbs]
+        if verb in ALONE:
+            shared = []
         self.verb = verb
         self.text = "\n".join([shebang, *shared, body]).encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+    def by_name(self, keys: Keys, arguments: tuple[Part, ...]) -> bytes:
+        """The command that runs it."""
+        count = 3 + len(keys.names) + len(arguments)
+        return b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b%b" % (
+            count,
+            self.sha,
+            keys.packed,
+            pack_parts(arguments),
+        )
+
+    def by_text(self, keys: Keys, arguments: tuple[Part, ...]) -> bytes:
+        """The command that runs it on a server that does not know it yet."""
+        return pack(b"EVAL", self.text, len(keys.names), *keys.names, *arguments)
 
 
 def _read(name: str) -> str:
@@ -37,6 +67,7 @@ def _read(name: str) -> str:
 
 VERBS = (
     "send",
+    "send_one",
     "lease",
     "extend",
     "settle",
@@ -61,3 +92,11 @@ VERBS = (
     "mark",
 )
 SCRIPTS = {verb: Script(verb) for verb in VERBS}
+
+
+@lru_cache(maxsize=4096)
+def keys_for(verb: str, prefix: str, queue: str) -> Keys:
+    """The keys of a queue that a script takes. Raises InvalidName."""
+    found = dict(zip(keys.KINDS, keys.keys(prefix, check_queue(queue)), strict=True))
+    names = tuple(found[kind] for kind in ALONE.get(verb, keys.KINDS))
+    return Keys(names, pack_parts((len(names), *names)))

@@ -31,15 +31,13 @@ class SentinelLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, request: bytes, *, deadline: float, confirm: tuple[Part, ...] = ()
+        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
     ) -> Any:
-        until = asyncio.get_running_loop().time() + deadline
         master = self._master
         if self._doubted or master is None:
             master = await self._look(until)
         try:
-            left = until - asyncio.get_running_loop().time()
-            return await master.call(key, request, deadline=left, confirm=confirm)
+            return await master.call(key, request, until=until, confirm=confirm)
         except (BrokerUnavailable, OutcomeUnknown):
             self._doubted = True  # nothing is repeated here; but the next call asks first
             raise
@@ -48,8 +46,8 @@ class SentinelLink:
                 raise
             raise BrokerUnavailable("there is another master now") from error
 
-    async def everywhere(self, *command: Part, deadline: float) -> list[Any]:
-        return [await self.call(b"", pack(*command), deadline=deadline)]
+    async def everywhere(self, *command: Part, until: float) -> list[Any]:
+        return [await self.call(b"", pack(*command), until=until)]
 
     async def aclose(self) -> None:
         self._closed = True
@@ -79,8 +77,9 @@ class SentinelLink:
         trouble: BrokerError | None = None
         question = pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service)
         for sentinel in list(self._sentinels):
+            until = asyncio.get_running_loop().time() + _PATIENCE
             try:
-                answer = await sentinel.call(b"", question, deadline=_PATIENCE)
+                answer = await sentinel.call(b"", question, until=until)
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 trouble = error
                 continue

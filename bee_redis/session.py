@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import NoScriptError
+
 from bee_core.checks import check_queue, is_queue
 from bee_core.errors import (
     BrokerClosed,
@@ -22,9 +24,9 @@ from bee_redis import keys
 from bee_redis.address import Links
 from bee_redis.bell import Bell
 from bee_redis.check import check_server
-from bee_redis.connection import Link, close_all, run_script
+from bee_redis.connection import Link, close_all
 from bee_redis.resp import Part, pack
-from bee_redis.scripts import SCRIPTS
+from bee_redis.scripts import SCRIPTS, keys_for
 
 _BELLS = 64
 """Queues that one broker object listens to; on any further ones it only polls."""
@@ -79,29 +81,33 @@ class Session:
         confirm: tuple[Part, ...] = (),
         until: float | None = None,
     ) -> Any:
-        """Run a script on a queue. `until` is the deadline of the verb that it is a part of."""
-        names = keys.keys(self._prefix, check_queue(queue))
-        self._check_usable()
+        """Run a script on a queue: by its name, and the first time on a server by its text.
+
+        `until` is the deadline of the verb that it is a part of.
+        """
+        queue = queue if type(queue) is str else check_queue(queue)
+        script, names = SCRIPTS[verb], keys_for(verb, self._prefix, queue)
         until = self._until() if until is None else until
         link = self._link or await self._open(until)
-        deadline = _left(until)
         try:
-            return await run_script(
-                link, SCRIPTS[verb], names, *arguments, deadline=deadline, confirm=confirm
-            )
+            try:
+                request = script.by_name(names, arguments)
+                return await link.call(names.names[0], request, until=until, confirm=confirm)
+            except BrokerError as error:
+                if not isinstance(error.__cause__, NoScriptError):
+                    raise
+            request = script.by_text(names, arguments)
+            return await link.call(names.names[0], request, until=until, confirm=confirm)
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            if (marked := await self._run("mark", queue, "", until=until)) > 0:
-                raise BrokerMisconfigured(spread_otherwise(queue, marked, 0)) from error.__cause__
-            kinds = dict(zip(names, keys.KINDS.values(), strict=True))
-            raise BrokerMisconfigured(await self._foreign(link, kinds, until)) from error.__cause__
+            problem = await self._foreign_to(queue, link, until)
+            raise BrokerMisconfigured(problem) from error.__cause__
 
     async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
-        self._check_usable()
         until = self._until()
-        if not isinstance(queue, str) or queue not in self._known:
+        if type(queue) is not str or queue not in self._known:
             await self._list_first(check_queue(queue), until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)
         reply, confirmed = reply if self._confirm else (reply, None)
@@ -126,7 +132,6 @@ class Session:
     ) -> list[Sequence[int]]:
         """The replies of a script that is run for one page of arguments after the other."""
         check_queue(queue)
-        self._check_usable()
         until = self._until()
         replies: list[Sequence[int]] = []
         for page in pages:
@@ -134,12 +139,19 @@ class Session:
                 replies.append(await self._run(verb, queue, *page, until=until))
         return replies
 
+    async def _foreign_to(self, queue: str, link: Link, until: float) -> str:
+        """What it is that a script on a queue has met."""
+        if (marked := await self._run("mark", queue, "", until=until)) > 0:
+            return spread_otherwise(queue, marked, 0)
+        names = keys.keys(self._prefix, queue)
+        return await self._foreign(link, dict(zip(names, keys.KINDS.values(), strict=True)), until)
+
     async def _foreign(self, link: Link, kinds: dict[bytes, str], until: float) -> str:
-        """Which keys hold what is not bee's, as far as there is time to look."""
+        """Which of these keys hold what is not bee's, as far as there is time to look."""
         found = []
         for key, kind in kinds.items():
             with suppress(BrokerError):  # it is only to be named
-                answer = await link.call(key, pack(b"TYPE", key), deadline=_left(until))
+                answer = await link.call(key, pack(b"TYPE", key), until=until)
                 actual = answer.decode()
                 if actual not in (kind, "none"):
                     found.append(f"{key.decode()} is a {actual}, not a {kind}")
@@ -175,7 +187,7 @@ class Session:
         until = self._until() if until is None else until
         link, key = await self._open(until), keys.registry(self._prefix)
         try:
-            return await link.call(key, pack(command, key, *names), deadline=_left(until))
+            return await link.call(key, pack(command, key, *names), until=until)
         except BrokerMisconfigured as error:
             if "WRONGTYPE" not in str(error):
                 raise
@@ -203,7 +215,7 @@ class Session:
                 await check_server(
                     link,
                     cluster=self._where.cluster,
-                    deadline=_left(until),
+                    until=until,
                     prefix=self._prefix,
                     fsync=self._fsync,
                 )
@@ -224,7 +236,8 @@ class Session:
             self._bells[queue] = Bell(self._waiting, key, deadline=self._deadline)
         return self._bells[queue]
 
-    def _check_usable(self) -> None:
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it is used in; BrokerClosed if it cannot be."""
         if self._closed:
             raise BrokerClosed("this RedisBroker was closed")
         if is_forked(self._owner):
@@ -234,10 +247,11 @@ class Session:
             self._loop, self._owner = loop, this_process()
         elif self._loop is not loop:
             raise BrokerClosed("this RedisBroker belongs to another event loop: use clone()")
+        return loop
 
     def _until(self) -> float:
-        """When a call that begins now has to be over."""
-        return asyncio.get_running_loop().time() + self._deadline
+        """When a call that begins now has to be over. Raises BrokerClosed if none can be made."""
+        return self._check_usable().time() + self._deadline
 
 
 def spread_otherwise(queue: str, found: int, wanted: int) -> str:
@@ -247,7 +261,3 @@ def spread_otherwise(queue: str, found: int, wanted: int) -> str:
         f"queue {queue!r} has {is_so}, and this broker says {is_not}. Set what the queue has; to "
         "change it, move the queue (bee move) to another prefix, or drop it and send anew"
     )
-
-
-def _left(until: float) -> float:
-    return max(until - asyncio.get_running_loop().time(), 0.0)

@@ -5,8 +5,8 @@
 -- Returns a letter per draft: c(reated), k(ept), u(pdated), b(locked); or, if an R met a live id,
 -- the list of such ids, and nothing is stored. In front of the letters stands '!' if nobody has said
 -- yet (list.lua) that the queue's name is in the registry.
--- Refused as a whole when the server is out of memory: it and adopt.lua are the only scripts without allow-oom.
--- The usual drafts do not come as far as this: see send_usual.lua.
+-- Refused as a whole when the server is out of memory: it, send_one.lua and adopt.lua are the only scripts without
+-- allow-oom. The usual drafts do not come as far as this: see send_usual.lua.
 local taken = {}
 for i = 2, #ARGV, DRAFT do
   if live[i] and ARGV[i + 1] == 'R' then taken[#taken + 1] = ARGV[i] end

@@ -264,10 +264,10 @@ async def test_two_workers_in_one_process_share_the_work_and_do_each_job_once() 
         bee.Worker(broker, "jobs", Work, handler(name), concurrency=3, observers=())
         for name in ("one", "two")
     ]
-    await workers[0].queue.send_many([Work(number=number) for number in range(300)])
+    await workers[0].queue.send_many([Work(number=number) for number in range(3000)])
     await asyncio.gather(*(worker.run(until_empty=True) for worker in workers))
 
-    assert Counter(range(300)) == Counter(number for _, number in done)
+    assert Counter(range(3000)) == Counter(number for _, number in done)
     assert {"one", "two"} == {name for name, _ in done}
 
 

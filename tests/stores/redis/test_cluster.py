@@ -304,7 +304,7 @@ async def test_calls_after_closing_say_so(cluster: RedisCluster) -> None:
     with pytest.raises(BrokerClosed):
         await broker.stats("q")
     with pytest.raises(BrokerClosed):
-        await link.call(b"{q}", pack(b"GET", b"{q}"), deadline=1)
+        await link.call(b"{q}", pack(b"GET", b"{q}"), until=asyncio.get_running_loop().time() + 1)
 
 
 @pytest.fixture

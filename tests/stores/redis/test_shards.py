@@ -616,8 +616,9 @@ async def test_what_is_leased_reaches_its_holder_though_another_part_is_of_no_us
     await send(spread, *(str(number) for number in range(40)))
     bad = keys.keys(spread._parts._prefix, part_names(QUEUE, SHARDS)[3])[0]  # type: ignore[attr-defined]
     link = await spread._parts._open()  # type: ignore[attr-defined]
-    await link.call(bad, pack(b"DEL", bad), deadline=5.0)
-    await link.call(bad, pack(b"SET", bad, b"not bee's"), deadline=5.0)
+    until = asyncio.get_running_loop().time() + 5.0
+    await link.call(bad, pack(b"DEL", bad), until=until)
+    await link.call(bad, pack(b"SET", bad, b"not bee's"), until=until)
 
     held, refused = 0, 0
     for _ in range(2 * SHARDS):
