@@ -77,6 +77,7 @@ class Heartbeat:
         self._on_died = on_died
         self._alarm = clock.alarm()
         self._idle = False
+        self._poked = False  # since there was last nothing to do
         self._stopping = False
         self._troubled = False
         self._news = self._hurried = False
@@ -114,6 +115,7 @@ class Heartbeat:
 
     def poke(self) -> None:
         """Something is held again. Cheap to call for every job."""
+        self._poked = True
         if self._idle:
             self._idle = False
             self._alarm.ring()
@@ -187,6 +189,8 @@ class Heartbeat:
         while True:
             self._idle = True  # before looking: who is held from here on will poke
             pause = await self._round(broker)
+            if pause == math.inf and self._poked:
+                pause, self._poked = self._watch, False  # where jobs come and go, nobody is woken
             self._idle = pause == math.inf and self._idle
             await self._alarm.wait(pause)
 

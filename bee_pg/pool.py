@@ -24,6 +24,7 @@ from psycopg.rows import TupleRow
 from psycopg.waiting import wait_async
 
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
+from bee_core.places import Places
 from bee_pg.faults import cannot_connect, translate
 from bee_pg.straight import Straight, carry_out, prepare
 
@@ -42,6 +43,8 @@ class Connection(AsyncConnection[TupleRow]):
 
     number: int = 0
     """Its place among those of its pool, by age."""
+    poll: select.poll | None = None
+    """What tells whether something is to be read."""
     _last: AsyncCursor[TupleRow] | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -103,7 +106,7 @@ class Pool:
     def __init__(self, parameters: Mapping[str, Any], size: int, schema: str) -> None:
         self._parameters = dict(parameters)
         self._schema = schema
-        self._places = asyncio.Semaphore(size)
+        self._places = Places(size)
         self._idle: list[Connection] = []
         """The oldest first. It is the first to be used: it has planned what is asked for most."""
         self._busy: set[Connection] = set()
@@ -176,9 +179,7 @@ class Pool:
             raise
 
     async def _take(self, until: float) -> Connection:
-        if not self._places.locked():
-            await self._places.acquire()  # at once: no need for a timer
-        else:
+        if not self._places.take():
             await self._wait_for_place(until)
         try:
             while self._idle:
@@ -194,21 +195,20 @@ class Pool:
                 await connection.close()
             self._check_open()
         except BaseException:
-            self._places.release()
+            self._places.leave()
             raise
         self._busy.add(connection)
         return connection
 
     async def _wait_for_place(self, until: float) -> None:
         try:
-            async with asyncio.timeout_at(until):
-                await self._places.acquire()
+            await self._places.take_turn(until)
         except TimeoutError as error:
             raise BrokerUnavailable("all connections of the pool are busy (pool_size)") from error
 
     async def _give_back(self, connection: Connection) -> None:
         self._busy.discard(connection)
-        self._places.release()
+        self._places.leave()
         if self._closed or not is_idle(connection):
             await connection.close()
         else:
@@ -250,8 +250,9 @@ def is_sound(connection: Connection) -> bool:
     """
     if not is_idle(connection):
         return False
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
+    if (poll := connection.poll) is None:
+        poll = connection.poll = select.poll()
+        poll.register(connection.pgconn.socket, select.POLLIN)
     if poll.poll(0):
         with suppress(psycopg.Error):
             connection.pgconn.consume_input()

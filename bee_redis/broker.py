@@ -57,6 +57,7 @@ from bee_redis.records import (
     terminal_code,
     throttle_arguments,
 )
+from bee_redis.resp import as_bytes
 
 _SENT = {
     ord("c"): Sent.CREATED,
@@ -307,10 +308,10 @@ class RedisBroker(RedisInspector, Store):
 
 
 @lru_cache(maxsize=256, typed=True)
-def _lease_terms(duration: float, holder: str, throttle: Throttle) -> tuple[int | str, ...]:
+def _lease_terms(duration: float, holder: str, throttle: Throttle) -> tuple[bytes, ...]:
     """The arguments of a lease that a worker says every time, checked."""
     hidden = microseconds(seconds(duration, "duration", least=0.001))
-    return (hidden, check_holder(holder), *throttle_arguments(throttle))
+    return tuple(map(as_bytes, (hidden, check_holder(holder), *throttle_arguments(throttle))))
 
 
 def _in_order(settlements: Sequence[Settlement]) -> Sequence[Settlement]:

@@ -47,11 +47,12 @@ def pack(*parts: Part) -> bytes:
 
 def pack_parts(parts: tuple[Part, ...]) -> bytes:
     """Some of the parts of a command, without their number."""
-    found = [part if type(part) is bytes else _as_bytes(part) for part in parts]
+    found = [part if type(part) is bytes else as_bytes(part) for part in parts]
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in found])
 
 
-def _as_bytes(part: Part) -> bytes:
+def as_bytes(part: Part) -> bytes:
+    """A part as the server takes it."""
     if isinstance(part, bytes):
         return part
     if isinstance(part, str):

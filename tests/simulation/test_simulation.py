@@ -18,7 +18,7 @@ from tests.simulation.world import World
 SECONDS = 15.0
 
 pytestmark = pytest.mark.timeout(600)
-SEEDS_PER_MUTANT = 400
+SEEDS_PER_MUTANT = 2000
 
 
 def test_whatever_goes_wrong_every_job_ends_once_and_where_it_should() -> None:
