@@ -395,7 +395,8 @@ class Described(Protocol):
 class Packing(Protocol):
     """A store that can do a part of a send before its turn has come. Optional.
 
-    Who sends batch after batch has the next one packed while the last is under way.
+    Who sends batch after batch has the next one packed while the last is under way: what `send`
+    does, this does in two steps. A class that changes one of them has to change both.
     """
 
     def pack(

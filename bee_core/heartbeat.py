@@ -76,10 +76,8 @@ class Heartbeat:
         self._on_sign = on_sign
         self._on_died = on_died
         self._alarm = clock.alarm()
-        self._idle = False
+        self._idle = self._stopping = self._troubled = False
         self._poked = False  # since there was last nothing to do
-        self._stopping = False
-        self._troubled = False
         self._news = self._hurried = False
         self._extended_at = -math.inf
         self._unanswered = 0
@@ -232,11 +230,7 @@ class Heartbeat:
         return pause
 
     def _chosen(
-        self,
-        held: Sequence[Attempt],
-        due: Sequence[Attempt],
-        news: Said,
-        now: float,
+        self, held: Sequence[Attempt], due: Sequence[Attempt], news: Said, now: float
     ) -> Sequence[Attempt]:
         """What to renew: what is due, and now and then what there is another reason for."""
         soon = now - self._extended_at >= _SOON - 0.001

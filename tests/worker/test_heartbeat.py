@@ -92,6 +92,42 @@ async def test_a_job_begun_at_any_moment_is_renewed_in_time(bee_clock: ManualClo
         assert 40 == len(bees.runs)
 
 
+async def test_a_long_job_that_follows_upon_short_ones_is_renewed_in_time(
+    bee_clock: ManualClock,
+) -> None:
+    """While jobs come and go the heartbeat is awake, and nobody tells it of the next one."""
+    go_on = asyncio.Event()
+
+    async def handle(job: Work, delivery: bee.Delivery[Work]) -> None:
+        if delivery.id.startswith("long"):
+            await go_on.wait()
+
+    async with at_work(handle, clock=bee_clock, policy=FOREVER, concurrency=40) as (bees, jobs):
+        for number in range(40):
+            await jobs.send(Work(), id=f"short-{number}")
+            await bees.advance(LEASE / 97)
+            await jobs.send(Work(), id=f"long-{number}")
+            await bees.advance(LEASE / 13)
+        await bees.advance(5 * LEASE)
+        go_on.set()
+        await bees.drain()
+
+        assert 80 == len(bees.runs)
+
+
+async def test_the_heartbeat_is_not_woken_for_each_of_many_short_jobs() -> None:
+    broker = MemoryBroker()
+    async with broker, bee.Worker(broker, "jobs", Work, nothing, observers=()).working() as worker:
+        rung: list[None] = []
+        genuine = worker._heartbeat._alarm.ring
+        worker._heartbeat._alarm.ring = lambda: (rung.append(None), genuine())  # type: ignore[method-assign, func-returns-value, assignment]
+        for number in range(50):
+            await worker.queue.send(Work(), id=str(number))
+            await until(lambda number=number: worker._held.settled > number)
+
+    assert len(rung) <= 3
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_a_worker_without_a_heartbeat_does_not_start(bee_clock: ManualClock) -> None:
     class Single(MemoryBroker):
