@@ -8,7 +8,6 @@ same receipts until it passes: the token makes that safe.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -53,7 +52,7 @@ class Settler:
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._on_refused = on_refused
-        self._waiting: deque[Ended] = deque()
+        self._waiting: list[Ended] = []
         self._under_way: list[Ended] = []
         self._unsure: set[int] = set()
         self._dropped = False
@@ -76,13 +75,13 @@ class Settler:
                 self._more.clear()
                 await self._more.wait()
             while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+                batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
                 self._under_way = batch
                 try:
                     await self._settle(batch)
                 except BaseException:  # what has no answer yet is for whoever takes over
                     self._unsure |= {ended.settlement.receipt.token for ended in self._under_way}
-                    self._waiting.extendleft(reversed(self._under_way))
+                    self._waiting[:0] = self._under_way
                     raise
                 finally:
                     self._under_way = []

@@ -259,9 +259,9 @@ class RedisBroker(RedisInspector, Store):
         return at(replies, receipts)
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
-        if not all(map(is_plain_end, settlements)):
+        if not (are_plain := all(map(is_plain_end, settlements))):
             settlements = _in_order(settlements)
-        pages = [settlements_arguments(page) for page in paged(settlements)]
+        pages = [settlements_arguments(page, are_plain) for page in paged(settlements)]
         replies = await self._run_pages("settle", queue, pages)
         return at(replies, [settlement.receipt for settlement in settlements])
 

@@ -76,9 +76,11 @@ def is_plain_end(settlement: Settlement) -> bool:
     )
 
 
-def settlements_arguments(settlements: Sequence[Settlement]) -> list[str | int | bytes]:
-    """Settlements, the plain ones first, as the arguments of `settle.lua`."""
-    plain = len(list(takewhile(is_plain_end, settlements)))
+def settlements_arguments(
+    settlements: Sequence[Settlement], are_plain: bool
+) -> list[str | int | bytes]:
+    """Settlements, the plain ones first, as the arguments of `settle.lua`; or all are plain."""
+    plain = len(settlements) if are_plain else len(list(takewhile(is_plain_end, settlements)))
     receipts = [settlement.receipt for settlement in settlements[:plain]]
     tokens = struct.pack(f">{plain}Q", *[receipt.token for receipt in receipts])
     arguments: list[str | int | bytes] = [plain, tokens]
