@@ -78,6 +78,7 @@ class Worker:
         self._process = _start(command)
         self.done: list[tuple[int, float]] = []
         """How many were done at what time."""
+        self._before = 0
         self.late: list[float] = []
         self.began = threading.Event()
         self.up = threading.Event()
@@ -92,6 +93,11 @@ class Worker:
     def count(self) -> int:
         """Jobs done so far."""
         return self.done[-1][0] if self.done else 0
+
+    def start_over(self) -> None:
+        """Forget what was done so far. To be called while nothing is."""
+        self._before += self.count()
+        self.done.clear()
 
     def cpu(self) -> float:
         """Seconds of processor time, of all its processes."""
@@ -133,7 +139,7 @@ class Worker:
         for line in self._process.stdout:
             match line.split():
                 case ["done", count, at]:
-                    self.done.append((int(count), float(at)))
+                    self.done.append((int(count) - self._before, float(at)))
                 case ["."]:
                     self.done.append((self.count() + 1, time.monotonic()))
                 case ["late", seconds]:

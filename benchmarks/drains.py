@@ -52,16 +52,25 @@ def drain(
     return _with_calls(found, server, before, workers)
 
 
-def drain_together(contender: Contender, server: BenchServer, jobs: int, processes: int) -> Found:
+def drain_together(
+    contender: Contender, server: BenchServer, jobs: int, processes: int, *, warm_up: int = 0
+) -> Found:
     """As `drain`, by processes that all begin at one moment.
 
     They come up at an empty store and are held (SIGSTOP) until it is full: else the first would have
-    done everything when the last is up.
+    done everything when the last is up. With `warm_up` they have done so many before, which do not
+    count: PostgreSQL compiles and plans for each connection what it does for it.
     """
     with working(contender, server.url, processes=processes) as workers:
         for worker in workers:
             worker.wait_up()
         time.sleep(1.0)  # for those who say it a little early
+        if warm_up:
+            fill(contender, server, warm_up)
+            _wait_for(workers, warm_up)
+            time.sleep(0.5)  # until it is settled, too
+            for worker in workers:
+                worker.start_over()
         for worker in workers:
             worker.pause()
         fill(contender, server, jobs)

@@ -101,6 +101,8 @@ def _particulars(results: Results) -> list[str]:
         "",
         "## Many worker processes",
         "",
+        "Each has done some jobs before, so that what a new connection costs once is not counted.",
+        "",
         *tables.contention(results),
         "",
         "## When a worker is killed",

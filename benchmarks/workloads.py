@@ -134,7 +134,7 @@ def sleep(bench: Bench) -> None:
 
 
 def contention(bench: Bench) -> None:
-    """bee with 1 to 16 worker processes: the server's processor time and calls for a job."""
+    """bee with 1 to 16 worker processes that are warm: the server's processor time and calls for a job."""
     for store in ("redis", "pg"):
         ours = [one for one in bench.on(store) if one.entry.title == "bee"]
         for number in range(max(1, bench.rounds - 1)):
@@ -145,7 +145,7 @@ def contention(bench: Bench) -> None:
                     # Enough for a second of all of them, whatever they do to each other.
                     jobs = bench.jobs("drain", contender, probe, 3.0, 400_000)
                     with server_for(contender) as server:
-                        return drain_together(contender, server, jobs, processes)
+                        return drain_together(contender, server, jobs, processes, warm_up=jobs // 4)
 
                 for contender in ours:
                     bench.one(f"contention-{processes}", contender, number, measure)
