@@ -42,19 +42,20 @@ async def send_in_turn(
 
     What is wrong with a draft is raised when the batches before it have been sent.
     """
-    done: list[tuple[list[Draft], Sequence[Sent]]] = []
+    done: list[tuple[list[str], Sequence[Sent]]] = []  # tickets are made when all are sent
     sending: asyncio.Task[Sequence[Sent]] | None = None
-    under_way: list[Draft] = []
+    ids: list[str] = []
     try:
         for batch in batches(drafts):
             send = pack(batch)
             if sending is not None:
-                done.append((under_way, await sending))
+                done.append((ids, await sending))
                 sending = None
+            ids = [draft.id for draft in batch]
             if len(batch) < BATCH or not is_in_a_loop():  # nothing to make meanwhile, or nowhere
-                done.append((batch, await send()))
+                done.append((ids, await send()))
                 continue
-            sending, under_way = asyncio.create_task(send(), name="bee:send"), batch
+            sending = asyncio.create_task(send(), name="bee:send")
             for _ in range(_STEPS):
                 await asyncio.sleep(0)
     except asyncio.CancelledError:
@@ -63,12 +64,8 @@ async def send_in_turn(
         raise
     finally:
         if sending is not None:
-            done.append((under_way, await sending))
-    return [
-        Ticket(draft.id, what)
-        for batch, sent in done
-        for draft, what in zip(batch, sent, strict=True)
-    ]
+            done.append((ids, await sending))
+    return [Ticket(id, what) for ids, sent in done for id, what in zip(ids, sent, strict=True)]
 
 
 async def send_surely(drafts: Sequence[Draft], send: Sending) -> Sequence[Sent]:

@@ -86,12 +86,8 @@ class SystemAlarm:
             if self._rung:
                 return
             self._rung = True
-        if sleeper is None:
-            return
-        if (loop := sleeper.get_loop()) is asyncio._get_running_loop():
-            finish(sleeper)
-        else:
-            loop.call_soon_threadsafe(finish, sleeper)
+        if sleeper is not None:
+            sleeper.get_loop().call_soon_threadsafe(finish, sleeper)
 
 
 def finish(future: asyncio.Future[None]) -> None:

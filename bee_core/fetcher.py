@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 from bee_core.broker import Broker, Inspector
 from bee_core.capacity import Member, Place
@@ -19,6 +20,13 @@ from bee_core.trouble import Trouble, own_cancellation
 
 BATCH = 250
 """Messages in one lease, at most."""
+
+
+class Waiting(NamedTuple):
+    """A wait for a wake-up, and where it is."""
+
+    limit: asyncio.Timeout
+    loop: asyncio.AbstractEventLoop
 
 
 class OnLeases(Protocol):
@@ -83,7 +91,7 @@ class Fetcher:
         self._member: Member | None = None
         if place is not None:
             self._member = Member(place, room=room, running=running, on_room=self._more_room.set)
-        self._waiting: asyncio.Timeout | None = None
+        self._waiting: Waiting | None = None
 
     def join(self) -> None:
         """From now on its share of the capacity is kept for it."""
@@ -121,8 +129,13 @@ class Fetcher:
 
     def look_again(self) -> None:
         """Do not wait for a wake-up any longer."""
-        if self._waiting is not None and not self._waiting.expired():
-            self._waiting.reschedule(asyncio.get_running_loop().time())
+        if self._waiting is not None:
+            with suppress(RuntimeError):  # its loop is closed
+                self._waiting.loop.call_soon_threadsafe(self._cut, self._waiting)
+
+    def _cut(self, waiting: Waiting) -> None:
+        if self._waiting is waiting and not waiting.limit.expired():
+            waiting.limit.reschedule(waiting.loop.time())
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
@@ -186,10 +199,11 @@ class Fetcher:
         if self._stopped:
             return False
         until = self._clock.now() + self._poll
-        waiting = self._waiting = asyncio.timeout(None)
-        trouble: BaseException | None = None
+        waiting = self._waiting = Waiting(asyncio.timeout(None), asyncio.get_running_loop())
+        task, trouble = asyncio.current_task(), None
+        cancelled = task.cancelling() if task is not None else 0
         try:
-            async with waiting:
+            async with waiting.limit:
                 await self._broker.wait(self._queue, timeout=self._poll)
         except BaseException as error:
             if own_cancellation(error):
@@ -197,7 +211,9 @@ class Fetcher:
             trouble = error  # a cancellation of nobody's here has leaked from a driver
         finally:
             self._waiting = None
-        if waiting.expired():
+        if task is not None and task.cancelling() > cancelled:
+            raise asyncio.CancelledError  # which the broker has kept to itself
+        if waiting.limit.expired():
             return False  # cut short
         if trouble is not None:
             await self._trouble.back_off("wait", trouble)

@@ -188,7 +188,8 @@ class Heartbeat:
             self._idle = True  # before looking: who is held from here on will poke
             pause = await self._round(broker)
             if pause == math.inf and self._poked:
-                pause, self._poked = self._watch, False  # where jobs come and go, nobody is woken
+                # Where jobs come and go it stays awake: nobody need wake it for each.
+                pause, self._poked = self._watch / 4, False
             self._idle = pause == math.inf and self._idle
             await self._alarm.wait(pause)
 

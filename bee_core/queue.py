@@ -286,7 +286,8 @@ class Queue(Generic[J]):
     def _pack(self, drafts: list[Draft]) -> Sending:
         """What sends them; as much of it as can be done before is done now."""
         broker = self.broker
-        if self.tracing is None and isinstance(broker, Packing):
+        # Not one that only passes on what it does not know: its `send` would be passed by.
+        if self.tracing is None and isinstance(broker, Packing) and hasattr(type(broker), "pack"):
             return partial(send_surely, drafts, broker.pack(self.name, drafts))
         return partial(send_surely, drafts, partial(self._sender, self.name, drafts))
 

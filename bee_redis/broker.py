@@ -188,10 +188,12 @@ class RedisBroker(RedisInspector, Store):
             self._check_usable()
             return []
         reply: Any = b""
-        if len(drafts) == 1 and is_plain(drafts[0]):
-            reply = await self._store("send_one", queue, pack_id(drafts[0].id), drafts[0].body)
+        until = self._until()
+        if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:
+            one = (pack_id(drafts[0].id), drafts[0].body)
+            reply = await self._store("send_one", queue, *one, until=until)
         if not reply:
-            reply = await self._store("send", queue, *drafts_arguments(drafts))
+            reply = await self._store("send", queue, *drafts_arguments(drafts), until=until)
         if isinstance(reply, list):
             raise IdTaken(queue, map(unpack_id, reply))
         return [_SENT[letter] for letter in reply]
@@ -225,7 +227,11 @@ class RedisBroker(RedisInspector, Store):
     ) -> tuple[float, Sequence[Lease]]:
         """Leases, and the seconds until something more will be ready by itself."""
         check_whole(limit, "limit", least=1)
-        terms, tokens = _lease_terms(duration, holder, throttle), self._tokens_of(queue)
+        try:
+            terms = _lease_terms(duration, holder, throttle)
+        except TypeError:  # one of them cannot be looked up: what is wrong with it is said here
+            terms = _lease_terms.__wrapped__(duration, holder, throttle)
+        tokens = self._tokens_of(queue)
         reply = await self._run("lease", queue, min(limit, MOST), *terms, *tokens)
         pause, found = leases(reply, *tokens[:1])
         return math.inf if pause is None else pause, found

@@ -104,9 +104,11 @@ class Session:
             problem = await self._foreign_to(queue, link, until)
             raise BrokerMisconfigured(problem) from error.__cause__
 
-    async def _store(self, verb: str, queue: str, *arguments: Any) -> Any:
+    async def _store(
+        self, verb: str, queue: str, *arguments: Any, until: float | None = None
+    ) -> Any:
         """Run a script that stores messages: `queues` knows of them, and they are confirmed."""
-        until = self._until()
+        until = self._until() if until is None else until
         if type(queue) is not str or queue not in self._known:
             await self._list_first(check_queue(queue), until)
         reply = await self._run(verb, queue, *arguments, confirm=self._confirm, until=until)

@@ -3,25 +3,27 @@
 -- to define what is in layout.lua costs a third of this, and as many keys as there are another.
 -- KEYS  ready, msg, meta, head, bell
 -- ARGV  id, body
--- Returns what send.lua does; or nothing, and then nothing is written: it is for send.lua.
+-- Returns what send.lua does; or nothing, and then nothing is written: it is for send.lua. That is also for who wants
+-- it confirmed, as it writes something in any case.
 local READY, MSG, META, HEAD, BELL = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, call = ARGV[1], redis.call
 local is_live = call('HEXISTS', MSG, id) == 1
 local head = call('HMGET', HEAD, 'listed', 'number', 'created')
+if is_live then return head[1] and 'k' or '!k' end
 local wakes = call('LLEN', BELL)
 local clock = call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
-local number, created = math.max(tonumber(head[2] or '0') or 0, NOW) + 1, tonumber(head[3] or '0') or 0
-if not is_live then
-  local apart = number - NOW + 0x80000000
-  if apart >= 0xFF000000 then return '' end -- its spot is a long one
-  local spot = struct.pack('>I8I4', NOW, apart)
-  call('HDEL', META, id) -- as `create` does; what has not been looked at yet comes first
-  call('ZADD', READY, '0', spot .. id)
-  call('HSET', MSG, id, spot .. '\0' .. ARGV[2])
-  created = created + 1
+local function whole(value) -- as in layout.lua
+  local number = tonumber(value or '0') or 0
+  return number > -2^53 and number < 2^53 and number or 0
 end
--- Also if it is kept: who wants it confirmed has to have written something.
-call('HSET', HEAD, 'number', string.format('%.0f', number), 'created', string.format('%.0f', created))
-if not is_live and wakes < 8 then call('RPUSH', BELL, '1') end
-return (head[1] and '' or '!') .. (is_live and 'k' or 'c')
+local number = math.max(whole(head[2]), NOW) + 1
+local apart = number - NOW + 0x80000000
+if apart >= 0xFF000000 then return '' end -- its spot is a long one
+local spot = struct.pack('>I8I4', NOW, apart)
+call('HDEL', META, id) -- as `create` does; first, as this and ready have not been looked at, and no message has it
+call('ZADD', READY, '0', spot .. id)
+call('HSET', MSG, id, spot .. '\0' .. ARGV[2])
+call('HSET', HEAD, 'number', string.format('%.0f', number), 'created', string.format('%.0f', whole(head[3]) + 1))
+if wakes < 8 then call('RPUSH', BELL, '1') end
+return head[1] and 'c' or '!c'

@@ -80,6 +80,29 @@ async def test_the_next_batch_is_made_while_one_is_under_way() -> None:
     assert [0, 1] == store.packed
 
 
+class Body(bytes):
+    """One that knows how many of them there are."""
+
+    alive = most = 0
+
+    def __init__(self, *_: object) -> None:
+        Body.alive += 1
+        Body.most = max(Body.most, Body.alive)
+
+    def __del__(self) -> None:
+        Body.alive -= 1
+
+
+async def test_what_was_sent_is_not_kept_until_the_end() -> None:
+    many = (Draft(f"m{number}", Body(b"x")) for number in range(9 * BATCH))
+
+    tickets = await send_in_turn(many, Store().pack)
+
+    assert 9 * BATCH == len(tickets)
+    assert Body.most < 9 * BATCH / 2
+    assert 0 == Body.alive
+
+
 async def test_what_is_wrong_with_a_draft_is_raised_when_those_before_it_are_sent() -> None:
     store = Store()
 

@@ -312,3 +312,42 @@ async def test_a_wait_that_leaks_cancellations_does_not_make_the_worker_spin(
         await bees.clock.settle()
 
         assert bees.broker.calls["wait"] <= 3
+
+
+class Deaf(MemoryBroker):
+    """Takes a cancellation for the end of the wait."""
+
+    async def wait(self, queue: str, *, timeout: float) -> None:
+        try:
+            await super().wait(queue, timeout=60.0)
+        except asyncio.CancelledError:
+            return
+
+
+async def test_a_wait_that_keeps_a_cancellation_to_itself_does_not_keep_the_worker() -> None:
+    began = asyncio.Event()
+
+    async def handle(job: Work) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    broker = Deaf()
+    worker = bee.Worker(broker, "jobs", Work, handle, observers=(), cancel_grace=0.1)
+    await worker.queue.send(Work())
+    running = asyncio.create_task(worker.run())
+    await began.wait()
+    await asyncio.sleep(0.05)  # it waits for more
+
+    worker.kill()
+    done, _ = await asyncio.wait({running}, timeout=5)
+
+    assert {running} == done
+
+
+async def test_a_worker_that_waits_can_be_stopped_from_another_thread() -> None:
+    worker = bee.Worker(MemoryBroker(), "jobs", Work, nothing, observers=(), poll=60)
+    running = asyncio.create_task(worker.run())
+    await until(lambda: worker._fetcher._waiting is not None)
+
+    await asyncio.to_thread(worker.stop)
+    await asyncio.wait_for(running, 5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from redis.asyncio.connection import ConnectionPool, UnixDomainSocketConnection
 
 from bee_core.disposition import Archive
-from bee_core.errors import BrokerClosed
+from bee_core.errors import BrokerClosed, InvalidName, InvalidOption
 from bee_core.message import Draft, Sent
 from bee_core.stored import State
 from bee_core.testing.conformance.guards import verbs
@@ -84,3 +85,22 @@ async def test_a_pool_that_decodes_answers_makes_no_difference(
         await broker.wait(QUEUE, timeout=0.01)
         assert set() == await settle(broker, [held], Archive())
         assert ["ä🐝"] == ids((await broker.scan(QUEUE, State.ARCHIVED)).items)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "refusal"),
+    [
+        ({"holder": ["w"]}, InvalidName),
+        ({"holder": None}, InvalidName),
+        ({"duration": [1]}, InvalidOption),
+        ({"duration": True}, InvalidOption),
+    ],
+)
+async def test_what_a_lease_cannot_be_asked_for_is_refused_also_after_what_can(
+    broker: RedisBroker, wrong: dict[str, Any], refusal: type[Exception]
+) -> None:
+    good: dict[str, Any] = {"limit": 1, "duration": 1, "holder": "w"}
+    await broker.lease(QUEUE, **good)
+
+    with pytest.raises(refusal):
+        await broker.lease(QUEUE, **good | wrong)

@@ -159,6 +159,21 @@ async def test_a_replica_that_lags_confirms_nothing(
         assert [Sent.KEPT] == await send(broker, "a")
 
 
+async def test_what_is_said_to_be_stored_is_stored_though_the_clock_was_set_back(
+    master: RedisServer,
+) -> None:
+    async with connect(master.url + "?replicas=1&deadline=0.5") as broker:
+        ahead = 1_000_000 * (int(master.ask("TIME")[0]) + 86_400)
+        master.ask("HSET", f"bee:{{{QUEUE}}}:head", "number", ahead)
+
+        with pytest.raises(OutcomeUnknown, match="stored"):
+            await send(broker, "a")
+
+        assert ["a"] == [
+            one.receipt.id for one in await broker.lease(QUEUE, limit=9, duration=60, holder="me")
+        ]
+
+
 async def test_a_taken_id_is_a_taken_id_whoever_confirms(master: RedisServer) -> None:
     async with connect(master.url) as broker:
         await send(broker, "a")

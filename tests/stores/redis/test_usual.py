@@ -10,7 +10,7 @@ import pytest
 from bee_core.disposition import Delete, Reschedule
 from bee_core.errors import BrokerMisconfigured
 from bee_core.ids import new_id
-from bee_core.message import Counters, Draft, Receipt, Settlement
+from bee_core.message import Counters, Draft, Receipt, Sent, Settlement
 from bee_core.stored import State
 from bee_redis import RedisBroker
 from bee_redis.scripts import SCRIPTS, Script
@@ -101,6 +101,20 @@ async def test_one_draft_is_stored_like_one_of_many(
     send_as_many(monkeypatch)
 
     assert shortest == await sent(server, broker)
+
+
+@pytest.mark.parametrize("field", ["number", "created"])
+@pytest.mark.parametrize("spoilt", ["nan", "-nan", "inf", "-inf", "1e300", "9007199254740993", "x"])
+async def test_one_draft_is_found_again_whatever_stands_in_head(
+    server: RedisServer, broker: RedisBroker, field: str, spoilt: str
+) -> None:
+    server.ask("HSET", key("head"), field, spoilt)
+
+    assert [Sent.CREATED] == await send(broker, "a")
+    assert [Sent.CREATED] == await send(broker, "b")
+
+    assert ["a", "b"] == ids(await lease(broker))
+    assert 2 == int(server.ask("HGET", key("head"), "created"))
 
 
 @pytest.mark.parametrize("part", ["ready", "msg", "meta", "head", "bell"])
