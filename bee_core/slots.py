@@ -174,8 +174,9 @@ class Slots:
             self._look_at(attempt.check_at)
 
     def _look_at(self, when: float) -> None:
+        """Have the watch look then. It is told a turn later: what has just started goes first."""
         self._next_check = when
-        self._alarm.ring()
+        asyncio.get_running_loop().call_soon(self._alarm.ring)
 
     def _see_to_cancelled(self, attempt: Attempt) -> None:
         """A task that somebody has cancelled before it had begun says nothing of its end."""

@@ -138,13 +138,13 @@ class PoolLink:
 
     def _find_idle(self) -> Wire | None:
         """A connection that is up, as far as the event loop has heard."""
-        self._check_open()
         while self._idle:
             if (wire := self._idle.pop()).is_free:
                 return wire
         return None
 
     async def _connect(self, until: float) -> Wire:
+        self._check_open()
         async with asyncio.timeout_at(until):
             wire = await open_wire(self._pool.make_connection())
         self._wires.add(wire)
