@@ -163,7 +163,8 @@ class Held:
             self._early.give_back_frail()
         if self._early.line:
             self._early.added()
-        self.heartbeat.poke()
+        if leases:
+            self.heartbeat.poke()
 
     def _take(self, lease: Lease, until: float, now: float, late: bool) -> None:
         try:

@@ -115,12 +115,34 @@ async def test_a_long_job_that_follows_upon_short_ones_is_renewed_in_time(
         assert 80 == len(bees.runs)
 
 
+def rings(worker: bee.Worker[Work]) -> list[None]:
+    """One for each time that its heartbeat is woken from now on."""
+    rung: list[None] = []
+    genuine = worker._heartbeat._alarm.ring
+    worker._heartbeat._alarm.ring = lambda: (rung.append(None), genuine())  # type: ignore[method-assign, func-returns-value, assignment]
+    return rung
+
+
+async def test_a_look_in_vain_does_not_wake_the_heartbeat() -> None:
+    looks: list[None] = []
+
+    class Counted(MemoryBroker):
+        async def wait(self, queue: str, *, timeout: float) -> None:
+            looks.append(None)
+            await super().wait(queue, timeout=0.001)
+
+    worker = bee.Worker(Counted(), "jobs", Work, nothing, observers=())
+    rung = rings(worker)
+    async with worker.working():
+        await until(lambda: len(looks) > 20)
+
+    assert [] == rung
+
+
 async def test_the_heartbeat_is_not_woken_for_each_of_many_short_jobs() -> None:
     broker = MemoryBroker()
     async with broker, bee.Worker(broker, "jobs", Work, nothing, observers=()).working() as worker:
-        rung: list[None] = []
-        genuine = worker._heartbeat._alarm.ring
-        worker._heartbeat._alarm.ring = lambda: (rung.append(None), genuine())  # type: ignore[method-assign, func-returns-value, assignment]
+        rung = rings(worker)
         for number in range(50):
             await worker.queue.send(Work(), id=str(number))
             await until(lambda number=number: worker._held.settled > number)
