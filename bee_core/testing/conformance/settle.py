@@ -69,8 +69,8 @@ class Settling(Conformance):
             await send(h, "soon", "late")
             soon, late = await lease(h)
 
-            await end(h, soon, Reschedule(delay=SHORT * h.unit))
             await end(h, late, Reschedule(delay=LONG * h.unit))
+            await end(h, soon, Reschedule(delay=SHORT * h.unit))
             at_once = await counts(h)
             await h.advance(2 * SHORT)
 
