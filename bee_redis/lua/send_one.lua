@@ -1,6 +1,6 @@
 #!lua
--- Store one plain draft, as most sends are: what send_usual.lua would write, for half of the price. It stands alone:
--- to define what is in layout.lua costs a third of this, and as many keys as there are another.
+-- Store one plain draft, as most sends are: what send_usual.lua would write, for less. It stands alone, because
+-- layout.lua takes time to define, and so do keys that it does not need: docs/adr/0035.
 -- KEYS  ready, msg, meta, head, bell
 -- ARGV  id, body
 -- Returns what send.lua does; or nothing, and then nothing is written: it is for send.lua. That is also for who wants
