@@ -15,7 +15,7 @@ BATCH = 1000
 _BYTES = 1024 * 1024
 _STEPS = 4
 """Turns of the event loop after which a request is on its way, whatever the driver."""
-_TRIES = 3
+_MORE_TRIES = 2
 Sending: TypeAlias = Callable[[], Coroutine[Any, Any, Sequence[Sent]]]
 """Sends certain drafts."""
 
@@ -70,19 +70,25 @@ async def send_in_turn(
 
 async def send_surely(drafts: Sequence[Draft], send: Sending) -> Sequence[Sent]:
     """Send them; and again, if nobody knows whether they were sent and it does no harm."""
-    unknown: OutcomeUnknown | None = None
-    for last in (False,) * (_TRIES - 1) + (True,):
-        try:
-            return await send()
-        except BrokerUnavailable:
-            if unknown is not None:  # this one did nothing, but an earlier one may have
+    try:
+        return await send()
+    except OutcomeUnknown as error:
+        return await send_again(drafts, send, error)
+
+
+async def send_again(
+    drafts: Sequence[Draft], send: Sending, unknown: OutcomeUnknown
+) -> Sequence[Sent]:
+    """Send what may have been sent, so that it is known. Raises `unknown` if that cannot be."""
+    # The ids are fixed, so a draft that keeps what is there may be sent again; one that rejects or
+    # updates would meet itself.
+    if all(isinstance(draft.if_taken, Keep) for draft in drafts):
+        for _ in range(_MORE_TRIES):
+            try:
+                return await send()
+            except BrokerUnavailable:  # this one did nothing, but an earlier one may have
                 raise unknown from None
-            raise
-        except OutcomeUnknown as error:
-            unknown = error
-            # The ids are fixed, so a draft that keeps what is there may be sent again; one that
-            # rejects or updates would meet itself.
-            if last or not all(isinstance(draft.if_taken, Keep) for draft in drafts):
-                error.add_note(f"ids: {', '.join(draft.id for draft in drafts[:10])}")
-                raise
-    raise AssertionError("the last try returns or raises")
+            except OutcomeUnknown as error:
+                unknown = error
+    unknown.add_note(f"ids: {', '.join(draft.id for draft in drafts[:10])}")
+    raise unknown

@@ -75,8 +75,9 @@ def check_whole(value: int, name: str, *, least: int) -> int:
 
 def check_draft(draft: Draft) -> Draft:
     """The draft, or an InvalidInput that says what is wrong with it."""
-    check_text(draft.id, "job id")
-    delay = draft.delay
+    id, delay = draft.id, draft.delay
+    if type(id) is not str or not id.isprintable() or not 0 < len(id) <= _LONGEST_ID:
+        check_text(id, "job id")
     if (type(delay) is not float or delay != 0.0) and seconds(delay, "delay") != delay:
         raise InvalidOption("delay must be seconds in a Draft, not a timedelta")
     if type(draft.priority) is not int or draft.priority not in PRIORITIES:

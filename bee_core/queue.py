@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 from typing_extensions import TypeForm
 
-from bee_core.batches import Sending, send_in_turn, send_surely
+from bee_core.batches import Sending, send_again, send_in_turn, send_surely
 from bee_core.broker import Broker, Inspector, Packing, Store
 from bee_core.checks import MOST_HEADER_BYTES, check_draft, check_headers, check_queue
 from bee_core.clock import SYSTEM_CLOCK, Clock
@@ -26,6 +26,7 @@ from bee_core.errors import (
     IdTaken,
     InvalidOption,
     InvalidPayload,
+    OutcomeUnknown,
     PayloadTooLarge,
 )
 from bee_core.explain import Explanation, explain
@@ -104,19 +105,28 @@ class Queue(Generic[J]):
         key       of the jobs with one key only so many run at once: one, unless the workers'
                   `throttle` says otherwise
         """
-        draft = self.draft(
-            job,
-            id=id,
-            delay=delay,
-            at=at,
-            priority=priority,
-            policy=policy,
-            headers=headers,
-            if_taken=if_taken,
-            key=key,
-        )
-        drafts = [draft]
-        [sent] = await send_surely(drafts, partial(self._sender, self.name, drafts))
+        timed = type(delay) is not float or delay or at is not None
+        ranked = type(priority) is not int or priority
+        named = id is not None or key is not None or if_taken is not KEEP
+        if timed or ranked or named or policy is not None or headers is not NO_HEADERS:
+            draft = self.draft(
+                job,
+                id=id,
+                delay=delay,
+                at=at,
+                priority=priority,
+                policy=policy,
+                headers=headers,
+                if_taken=if_taken,
+                key=key,
+            )
+        else:
+            draft = self._plain(job)
+        drafts, send = [draft], self._sender
+        try:
+            [sent] = await send(self.name, drafts)
+        except OutcomeUnknown as error:
+            [sent] = await send_again(drafts, partial(send, self.name, drafts), error)
         return Ticket(draft.id, sent)
 
     async def send_many(self, jobs: Iterable[J | Draft]) -> Sequence[Ticket]:
@@ -293,8 +303,8 @@ class Queue(Generic[J]):
 
     @property
     def _sender(self) -> Send:
-        send: Send = self.broker.send
-        return send if self.tracing is None else traced_send(self.tracing, send)
+        broker = self._broker() if callable(self._broker) else self._broker
+        return broker.send if self.tracing is None else traced_send(self.tracing, broker.send)
 
 
 @lru_cache(maxsize=4096)

@@ -189,14 +189,19 @@ class RedisBroker(RedisInspector, Store):
             return []
         reply: Any = b""
         until = self._until()
-        if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:
+        if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:  # `_store`, for less
+            if type(queue) is not str or queue not in self._known:
+                await self._list_first(check_queue(queue), until)
             one = (pack_id(drafts[0].id), drafts[0].body)
-            reply = await self._store("send_one", queue, *one, until=until)
+            reply = await self._run("send_one", queue, *one, until=until)
+            if reply.startswith(b"!"):
+                await self._list_again(queue, until)
+                reply = reply[1:]
         if not reply:
             reply = await self._store("send", queue, *drafts_arguments(drafts), until=until)
         if isinstance(reply, list):
             raise IdTaken(queue, map(unpack_id, reply))
-        return [_SENT[letter] for letter in reply]
+        return list(map(_SENT.__getitem__, reply))
 
     async def lease(
         self,

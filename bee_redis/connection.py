@@ -72,6 +72,7 @@ class PoolLink:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool: Any = pool  # says how to connect; the wires are kept here
+        self._loop = asyncio.get_running_loop()
         self._size = pool.max_connections
         self._places = Places(self._size)
         self._idle: list[Wire] = []  # the one used last is used next
@@ -87,7 +88,7 @@ class PoolLink:
         confirm: tuple[Part, ...] = (),
         asking: bool = False,
     ) -> Any:
-        began, sent, wire = asyncio.get_running_loop().time(), False, None
+        began, sent, wire = self._loop.time(), False, None
         if until <= began:
             raise BrokerUnavailable("no time was left to ask the server")
         if not self._places.take():
@@ -95,12 +96,18 @@ class PoolLink:
         try:
             if self._idle and began - self._idle[-1].heard_at > _LONG:
                 await _hear_of_ends()
-            wire = self._find_idle() or await self._connect(until)
+            wire = self._idle.pop() if self._idle else None
+            if wire is None or not wire.is_free:
+                wire = self._find_idle() or await self._connect(until)
             if asking:  # counts for the next command of this connection alone
                 await wire.ask(_ASKING, until)
             sent = True
             answer = await wire.ask(request, until)
-            return (answer, await _confirmed(wire, confirm, until)) if confirm else answer
+            if confirm:
+                answer = (answer, await _confirmed(wire, confirm, until))
+            self._idle.append(wire)
+            wire = None
+            return answer
         except TimeoutError as error:
             if sent:
                 raise OutcomeUnknown(f"no answer within {until - began:.2g} s") from error

@@ -113,7 +113,10 @@ class Replies:
             else:
                 value = _read_line(kind, data[at + 1 : end])
             at = following
-            self._add(kind, value, found)
+            if self._open or kind in _UNASKED:
+                self._add(kind, value, found)
+            else:
+                found.append(value)
         return found, at
 
     def _add(self, kind: int, value: Reply, found: list[Reply]) -> None:

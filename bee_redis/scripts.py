@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bee_core.checks import check_queue
 from bee_redis import keys
-from bee_redis.resp import Part, pack, pack_parts
+from bee_redis.resp import Part, as_bytes, pack, pack_parts
 
 FILES = resources.files("bee_redis") / "lua"
 SHARED = {
@@ -49,12 +49,11 @@ class Script:
     def by_name(self, keys: Keys, arguments: tuple[Part, ...]) -> bytes:
         """The command that runs it."""
         count = 3 + len(keys.names) + len(arguments)
-        return b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b%b" % (
-            count,
-            self.sha,
-            keys.packed,
-            pack_parts(arguments),
-        )
+        parts = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b" % (count, self.sha, keys.packed)]
+        for argument in arguments:
+            part = argument if type(argument) is bytes else as_bytes(argument)
+            parts.append(b"$%d\r\n%b\r\n" % (len(part), part))
+        return b"".join(parts)
 
     def by_text(self, keys: Keys, arguments: tuple[Part, ...]) -> bytes:
         """The command that runs it on a server that does not know it yet."""

@@ -253,7 +253,10 @@ class Session:
 
     def _until(self) -> float:
         """When a call that begins now has to be over. Raises BrokerClosed if none can be made."""
-        return self._check_usable().time() + self._deadline
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._closed or is_forked(self._owner):
+            self._check_usable()
+        return loop.time() + self._deadline
 
 
 def spread_otherwise(queue: str, found: int, wanted: int) -> str:

@@ -30,6 +30,7 @@ class Wire(asyncio.Protocol):
         self._answer: asyncio.Future[Reply] | None = None
         self._until = 0.0
         self._alarm: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
         self.heard_at = self._loop.time()
         """When it was last known to work."""
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -47,7 +48,7 @@ class Wire(asyncio.Protocol):
         self._answer = answer = self._loop.create_future()
         self._until = until
         # One alarm serves many calls: most are over long before it rings.
-        if self._alarm is None or until < self._alarm.when():
+        if self._alarm is None or until < self._rings_at:
             self._set_alarm()
         self._transport.write(request)
         return answer
@@ -85,6 +86,7 @@ class Wire(asyncio.Protocol):
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+        self._rings_at = self._until
         self._alarm = self._loop.call_at(self._until, self._ring)
 
     def _ring(self) -> None:

@@ -17,7 +17,11 @@ from benchmarks.results import Sample
 from benchmarks.servers import BenchServer
 
 SLOW = 0.3
-"""The part of the fastest peer's rate below which a peer is measured once."""
+"""The part of the fastest peer's speed below which a peer is measured once."""
+RIVALS = 2
+"""Peers of a store that are measured more often."""
+DUELS = 2
+"""So many rounds more."""
 Measure = Callable[[Contender], "Found"]
 
 
@@ -56,15 +60,32 @@ class Bench:
     ) -> None:
         """Measure all, one after the other, and all of them again.
 
-        Peers that had less than a part of the rate of the fastest peer are measured once: they will
-        not be the fastest, and a slow one takes as long as a fast one.
+        Peers that had less than a part of the speed of the fastest peer are measured once: they will
+        not be the fastest, and a slow one takes as long as a fast one. The machine's own speed changes
+        within minutes, so those that are compared are measured next to each other.
         """
         for number in range(rounds or self.rounds):
             slow = self._slow(workload)
+            near = sorted(contenders, key=lambda one: self._place(workload, one))
             # Who is first in one round is last in the next.
-            for contender in contenders if number % 2 == 0 else contenders[::-1]:
+            for contender in near if number % 2 == 0 else near[::-1]:
                 if contender.name not in slow:
                     self.one(workload, contender, number, measure)
+
+    def in_duels(self, workload: str, contenders: Sequence[Contender], measure: Measure) -> None:
+        """As `in_rounds`; then some rounds more of bee, the limit and the peers that are nearest."""
+        self.in_rounds(workload, contenders, measure)
+        speeds = self._speeds(workload)
+        near: list[Contender] = []
+        for store in dict.fromkeys(one.entry.store for one in contenders):
+            here = [one for one in contenders if one.entry.store == store]
+            peers = [one for one in here if one.entry.is_peer]
+            peers.sort(key=lambda one: speeds.get(one.name, 0.0), reverse=True)
+            near += [one for one in here if not one.entry.is_peer or one in peers[:RIVALS]]
+        near.sort(key=lambda one: self._place(workload, one))
+        for number in range(self.rounds, self.rounds + DUELS if self.rounds > 1 else 0):
+            for contender in near if number % 2 == 0 else near[::-1]:
+                self.one(workload, contender, number, measure)
 
     def one(self, workload: str, contender: Contender, number: int, measure: Measure) -> None:
         """One measurement. What a contender cannot do is a finding, too."""
@@ -114,22 +135,29 @@ class Bench:
         self._pace[kind, contender.name] = rate
 
     def _drained(self, contender: Contender) -> float:
-        return self._rates("drain").get(contender.name, 0.0)
+        return self._speeds("drain").get(contender.name, 0.0)
+
+    def _place(self, workload: str, contender: Contender) -> tuple[str, float]:
+        """Those of a store together, by speed as far as it is known."""
+        return contender.entry.store, self._speeds(workload).get(contender.name, 0.0)
 
     def _slow(self, workload: str) -> set[str]:
         peers = {one.name: one.entry.store for one in self.contenders if one.entry.is_peer}
-        rates = {name: rate for name, rate in self._rates(workload).items() if name in peers}
+        speeds = {name: speed for name, speed in self._speeds(workload).items() if name in peers}
         best: dict[str, float] = {}
-        for name, rate in rates.items():
-            best[peers[name]] = max(rate, best.get(peers[name], 0.0))
-        return {name for name, rate in rates.items() if rate < SLOW * best[peers[name]]}
+        for name, speed in speeds.items():
+            best[peers[name]] = max(speed, best.get(peers[name], 0.0))
+        return {name for name, speed in speeds.items() if speed < SLOW * best[peers[name]]}
 
-    def _rates(self, workload: str) -> dict[str, float]:
+    def _speeds(self, workload: str) -> dict[str, float]:
+        """Jobs a second, or where that is not what counts, pick-ups."""
         found: dict[str, list[float]] = {}
         for sample in self.samples:
-            if sample.workload == workload and "rate" in sample.figures:
-                found.setdefault(sample.contender, []).append(sample.figures["rate"])
-        return {name: statistics.median(rates) for name, rates in found.items()}
+            if sample.workload == workload and ({"rate", "p50"} & sample.figures.keys()):
+                figures = sample.figures
+                speed = figures["rate"] if "rate" in figures else 1 / figures["p50"]
+                found.setdefault(sample.contender, []).append(speed)
+        return {name: statistics.median(speeds) for name, speeds in found.items()}
 
 
 @contextmanager

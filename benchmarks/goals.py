@@ -75,7 +75,7 @@ def _against(
 ) -> float | None:
     if peer is None:
         return None
-    return _over(results.median(workload, one, figure), results.median(workload, peer.name, figure))
+    return results.ratio(figure, (workload, one), (workload, peer.name))
 
 
 def _drains(results: Results) -> Iterator[Goal]:
@@ -84,8 +84,8 @@ def _drains(results: Results) -> Iterator[Goal]:
         found = _against(results, "drain", "rate", f"{store}_bee", peer)
         what = f"{STORES[store]}: drain, of the fastest worker that survives kill -9"
         yield Goal(what, found, times, against=peer.title if peer else "")
-        rates = [results.median("drain", f"{store}_{who}", "rate") for who in ("bee", "raw")]
-        yield Goal(f"{STORES[store]}: drain, of the limit", _over(*rates), 0.7)
+        found = results.ratio("rate", ("drain", f"{store}_bee"), ("drain", f"{store}_raw"))
+        yield Goal(f"{STORES[store]}: drain, of the limit", found, 0.7)
 
 
 def _sends(results: Results) -> Iterator[Goal]:
@@ -155,10 +155,7 @@ def _steady(results: Results) -> Iterator[Goal]:
         size = results.median("backlog", name, "size") or 500_000
         what = f"{STORES[store]}: cost of a job before {size:,.0f} others, of that before 1,000"
         yield Goal(what, statistics.median(ratios) if ratios else None, 1.1, at_most=True)
-        found = _over(
-            results.median("contention-16", name, "server"),
-            results.median("contention-1", name, "server"),
-        )
+        found = results.ratio("server", ("contention-16", name), ("contention-1", name))
         what = f"{STORES[store]}: server's processor time for a job at 16 processes, of that at one"
         yield Goal(what, found, 1.2, at_most=True)
 

@@ -134,7 +134,11 @@ def _how(results: Results) -> list[str]:
         " or can be cancelled, and a batch is settled when the last of its jobs has ended.",
         "- Every measurement has a new server, on the same machine. PostgreSQL has been vacuumed and has its statistics."
         " A job is about 200 bytes of JSON, its handler does nothing.",
-        "- Contenders take turns, round by round; a peer with less than 30 % of the rate of the fastest one is measured once. The number of jobs is such that a measurement takes seconds. A rate is"
+        "- Contenders take turns, round by round, those next to each other that are about equally fast; a peer with less"
+        " than 30 % of the speed of the fastest one is measured once, and where one contender is compared with another,"
+        " bee, the limit and the two nearest peers have two rounds more. A ratio above is the middle one of those of the"
+        " rounds: within one the machine is about equally fast for both. The number of jobs is such that a measurement"
+        " takes seconds. A rate is"
         " that from the first report of a worker to the last, so starting up counts for nothing; of several processes,"
         " that while all are at work.",
         "- *Send in batches* is the fastest way that a library documents: a call for many, or many calls at once.",

@@ -83,6 +83,23 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         values = self.values(workload, contender, figure)
         return statistics.median(values) if values else None
 
+    def ratio(self, figure: str, one: tuple[str, str], other: tuple[str, str]) -> float | None:
+        """Of two contenders (or of one, in two workloads): the middle one of the rounds' ratios.
+
+        Not that of the medians: the machine's own speed differs more between rounds than they do.
+        """
+        found: list[dict[int, float]] = [
+            {
+                sample.round: sample.figures[figure]
+                for sample in self.samples
+                if (sample.workload, sample.contender) == which and figure in sample.figures
+            }
+            for which in (one, other)
+        ]
+        ours, theirs = found
+        ratios = [ours[number] / theirs[number] for number in ours if theirs.get(number)]
+        return statistics.median(ratios) if ratios else None
+
     def problem(self, workload: str, contender: str) -> str:
         """Why a contender has no figures of a workload."""
         problems = (

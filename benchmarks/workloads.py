@@ -54,12 +54,12 @@ def _sends(bench: Bench, command: str, seconds: float, most: int) -> None:
         }
         return Found(figures, max(0.0, noise - sent.cpu))
 
-    bench.in_rounds(command, bench.contenders, measure)
+    bench.in_duels(command, bench.contenders, measure)
 
 
 def drain_one(bench: Bench) -> None:
     """One worker process, a handler that does nothing. Figures: see `drain`."""
-    bench.in_rounds("drain", bench.contenders, partial(_drain, bench, "drain", 1))
+    bench.in_duels("drain", bench.contenders, partial(_drain, bench, "drain", 1))
 
 
 def drain_cores(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def pick_up(bench: Bench) -> None:
         late = [1000 * seconds for seconds in worker.late[-jobs:]]
         return Found({"p50": percentile(late, 0.5), "p99": percentile(late, 0.99)}, used)
 
-    bench.in_rounds("pick-up", bench.on("redis", "pg"), measure)
+    bench.in_duels("pick-up", bench.on("redis", "pg"), measure)
 
 
 def sleep(bench: Bench) -> None:

@@ -7,11 +7,9 @@
 -- it confirmed, as it writes something in any case.
 local READY, MSG, META, HEAD, BELL = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, call = ARGV[1], redis.call
-local is_live = call('HEXISTS', MSG, id) == 1
+-- All that could be of a wrong type is read before anything is written; ready is not, see below.
 local head = call('HMGET', HEAD, 'listed', 'number', 'created')
-if is_live then return head[1] and 'k' or '!k' end
-local wakes = call('LLEN', BELL)
-local clock = call('TIME')
+local wakes, outlived, clock = call('LLEN', BELL), call('HEXISTS', META, id), call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
 local function whole(value) -- as in layout.lua
   local number = tonumber(value or '0') or 0
@@ -21,9 +19,13 @@ local number = math.max(whole(head[2]), NOW) + 1
 local apart = number - NOW + 0x80000000
 if apart >= 0xFF000000 then return '' end -- its spot is a long one
 local spot = struct.pack('>I8I4', NOW, apart)
-call('HDEL', META, id) -- as `create` does; first, as this and ready have not been looked at, and no message has it
-call('ZADD', READY, '0', spot .. id)
-call('HSET', MSG, id, spot .. '\0' .. ARGV[2])
-call('HSET', HEAD, 'number', string.format('%.0f', number), 'created', string.format('%.0f', whole(head[3]) + 1))
+if call('HSETNX', MSG, id, spot .. '\0' .. ARGV[2]) == 0 then return head[1] and 'k' or '!k' end
+local stood = redis.pcall('ZADD', READY, '0', spot .. id)
+if type(stood) == 'table' then -- an error: nothing may be live that stands nowhere
+  call('HDEL', MSG, id)
+  return stood
+end
+if outlived == 1 then call('HDEL', META, id) end -- as `create` does
+call('HSET', HEAD, 'number', string.format('%d', number), 'created', string.format('%d', whole(head[3]) + 1))
 if wakes < 8 then call('RPUSH', BELL, '1') end
 return head[1] and 'c' or '!c'

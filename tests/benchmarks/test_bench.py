@@ -41,6 +41,24 @@ def test_who_is_first_in_one_round_is_last_in_the_next() -> None:
     assert order == [sample.contender for sample in run.samples]
 
 
+def test_those_that_are_compared_are_measured_next_to_each_other() -> None:
+    run = bench()
+
+    run.in_rounds("drain", run.contenders, lambda one: Found({"rate": RATES[one.name]}), 2)
+
+    order = ["redis_swift", "redis_fair", "redis_bee", "pg_sole"]
+    assert order == [sample.contender for sample in run.samples if sample.round == 1]
+
+
+def test_bee_and_the_two_nearest_peers_have_more_rounds() -> None:
+    run = bench()
+
+    run.in_duels("pick-up", run.contenders, lambda one: Found({"p50": 1 / RATES[one.name]}))
+
+    times = {name: sum(sample.contender == name for sample in run.samples) for name in RATES}
+    assert times == dict.fromkeys(RATES, 5) | {"redis_slow": 1}
+
+
 def test_what_a_contender_cannot_do_is_found_once_and_trouble_every_time() -> None:
     run = bench()
 

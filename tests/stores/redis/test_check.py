@@ -287,7 +287,11 @@ async def test_a_user_of_other_keys_is_told_which_keys_are_meant(guarded: RedisS
             await send(broker, "a")
 
 
-async def test_a_right_that_is_missing_later_is_a_matter_of_rights(guarded: RedisServer) -> None:
-    async with as_user(guarded, "bee", "~bee:*", "+@all", "-hdel", check=False) as broker:
+@pytest.mark.parametrize("right", ["hsetnx", "zadd"])
+async def test_a_right_that_is_missing_later_is_a_matter_of_rights(
+    guarded: RedisServer, right: str
+) -> None:
+    async with as_user(guarded, "bee", "~bee:*", "+@all", f"-{right}", check=False) as broker:
         with refused("lacks a right"):
             await send(broker, "a")
+        assert not await broker.get(QUEUE, "a")
