@@ -7,6 +7,7 @@ no longer consumes is the worst bug of this field.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
@@ -139,9 +140,14 @@ class Fetcher:
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
-        while not self._stopped and (jobs := self._jobs())[0] < max_jobs:
-            # Those that wait may yet have to be given back: then others take their places.
-            most = int(min(self._room(), BATCH, max_jobs - sum(jobs)))
+        while not self._stopped:
+            most = min(self._room(), BATCH)
+            if max_jobs < math.inf:
+                started, waiting = self._jobs()
+                if started >= max_jobs:
+                    return
+                # Those that wait may yet have to be given back: then others take their places.
+                most = min(most, int(max_jobs) - started - waiting)
             expecting = expecting or most < 1
             limit = most if self._member is None else self._member.claim(most, expecting=expecting)
             if limit < 1 and expecting:
@@ -159,7 +165,8 @@ class Fetcher:
                 continue
             expecting = self.hungry = len(leases) >= limit
             self._on_leases(leases, asked_at, full=expecting)
-            self._give_back(full=expecting)
+            if self._member is not None:
+                self._member.give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()
             woken = False
@@ -184,10 +191,12 @@ class Fetcher:
         except BaseException as error:
             if own_cancellation(error):
                 raise
-            self._give_back(full=False)
+            if self._member is not None:
+                self._member.give_back(full=False)
             await self._trouble.back_off("lease", error)
             return None
-        self._trouble.over("lease")
+        if self._trouble.failures:
+            self._trouble.over("lease")
         self.last_fetched = self._clock.now()
         return leases
 
@@ -218,12 +227,9 @@ class Fetcher:
         if trouble is not None:
             await self._trouble.back_off("wait", trouble)
             return False
-        self._trouble.over("wait")
+        if self._trouble.failures:
+            self._trouble.over("wait")
         return self._clock.now() < until
-
-    def _give_back(self, *, full: bool) -> None:
-        if self._member is not None:
-            self._member.give_back(full=full)
 
     async def _is_ready(self) -> bool:
         """Whether something waits to be leased, as far as can be known."""

@@ -130,19 +130,19 @@ class Held:
         )
 
     def __len__(self) -> int:
-        return len(self._inbox) + len(self._attempts)
+        return self._inbox.count + len(self._attempts)
 
     def room(self) -> int:
         """How many more messages it could take."""
-        unopened = len(self._inbox)
-        free = self.slots.free - unopened - len(self._early.line)
+        unopened, slots = self._inbox.count, self.slots
+        free = slots.size - len(slots.running) - unopened - len(self._early.line)
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         return min(free, self._most - unopened - len(self._attempts))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
-        return self._started, len(self._inbox) + len(self._early.line)
+        return self._started, self._inbox.count + len(self._early.line)
 
     def take(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
@@ -158,7 +158,7 @@ class Held:
         late = until - now < self._lease / 3  # there may be no time left to renew it
         for lease in leases:
             self._take(lease, until, now, late)
-        self._start_early()
+        self._start_early(now)
         if self._frail:
             self._early.give_back_frail()
         if self._early.line:
@@ -304,12 +304,13 @@ class Held:
         self._attempts.pop(attempt.lease.receipt.token, None)
         self._on_room()
 
-    def _start_early(self) -> None:
+    def _start_early(self, now: float | None = None) -> None:
         """As many as there are slots for."""
         early, slots = self._early.line, self.slots
         if not early:
             return
-        now, heard = self._clock.now(), self._report.who_hears_what_goes_well()
+        now = self._clock.now() if now is None else now
+        heard = self._report.who_hears_what_goes_well()
         while early and len(slots.running) < slots.size:
             self._start(early.popleft(), now, heard)
 

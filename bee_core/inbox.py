@@ -24,15 +24,13 @@ class Inbox:
         self._opened = opened
         self._on_failure = on_failure
         self._batches: list[tuple[Sequence[Lease], float]] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
+        """Those that are here."""
 
     def add(self, leases: Sequence[Lease], asked_at: float, *, soon: bool) -> None:
         """Open them, soon or at once."""
         self._batches.append((leases, asked_at))
-        self._count += len(leases)
+        self.count += len(leases)
         if soon:
             asyncio.get_running_loop().call_soon(self.open)
         else:
@@ -40,7 +38,7 @@ class Inbox:
 
     def open(self) -> None:
         """All that are here."""
-        batches, self._batches, self._count = self._batches, [], 0
+        batches, self._batches, self.count = self._batches, [], 0
         try:
             for leases, asked_at in batches:
                 self._opened(leases, asked_at)
@@ -50,4 +48,4 @@ class Inbox:
     def clear(self) -> None:
         """Forget them: their leases run out."""
         self._batches.clear()
-        self._count = 0
+        self.count = 0

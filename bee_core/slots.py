@@ -70,11 +70,6 @@ class Slots:
         """Handlers that were told to stop, did not, and run on without a slot."""
 
     @property
-    def free(self) -> int:
-        """How many more may be started."""
-        return self.size - len(self.running)
-
-    @property
     def busy(self) -> bool:
         """Whether any runs, or has ended a moment ago and is to be told of."""
         return bool(self.running or self._left)

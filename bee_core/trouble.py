@@ -53,14 +53,15 @@ class Trouble:
         self._random = random
         self._on_begin = on_begin
         self._on_end = on_end
-        self._failures: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        """How often each verb has failed that fails at the moment."""
         self._alarms: dict[str, Alarm] = {}
 
     async def back_off(self, verb: str, error: BaseException) -> None:
         """The verb failed: wait before it is tried again (full jitter, up to 2 s)."""
         if not isinstance(error, Exception):
             error = BrokerUnavailable(repr(error))
-        failures = self._failures[verb] = self._failures.get(verb, 0) + 1
+        failures = self.failures[verb] = self.failures.get(verb, 0) + 1
         if failures == 1:
             self._on_begin(verb, error)
         longest = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 10))
@@ -69,13 +70,8 @@ class Trouble:
 
     def over(self, verb: str) -> None:
         """The verb worked."""
-        if self._failures.pop(verb, 0):
+        if self.failures.pop(verb, 0):
             self._on_end(verb)
-
-    @property
-    def under_way(self) -> bool:
-        """Whether some verb fails at the moment."""
-        return bool(self._failures)
 
     def hurry(self) -> None:
         """Cut every back-off under way short."""

@@ -66,7 +66,7 @@ class Upkeep:
             queue.name,
             holder,
             clock=clock,
-            in_trouble=lambda: trouble.under_way,
+            in_trouble=lambda: bool(trouble.failures),
             on_trouble=report.trouble,
             on_recovered=report.recovered,
         )
@@ -91,7 +91,7 @@ class Upkeep:
         except BaseException as error:
             if own_cancellation(error):
                 raise
-            if not self._trouble.under_way:
+            if not self._trouble.failures:
                 shown = error if isinstance(error, Exception) else BrokerUnavailable(repr(error))
                 self._report.trouble("announce", shown)
 

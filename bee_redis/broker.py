@@ -231,7 +231,8 @@ class RedisBroker(RedisInspector, Store):
         self, queue: str, limit: int, duration: float, holder: str, throttle: Throttle
     ) -> tuple[float, Sequence[Lease]]:
         """Leases, and the seconds until something more will be ready by itself."""
-        check_whole(limit, "limit", least=1)
+        if type(limit) is not int or limit < 1:
+            check_whole(limit, "limit", least=1)
         try:
             terms = _lease_terms(duration, holder, throttle)
         except TypeError:  # one of them cannot be looked up: what is wrong with it is said here

@@ -253,9 +253,9 @@ class Session:
 
     def _until(self) -> float:
         """When a call that begins now has to be over. Raises BrokerClosed if none can be made."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._closed or is_forked(self._owner):
-            self._check_usable()
+        loop = self._loop  # a child that was forked has none that runs
+        if self._closed or is_forked(self._owner) or loop is not asyncio.get_running_loop():
+            loop = self._check_usable()
         return loop.time() + self._deadline
 
 

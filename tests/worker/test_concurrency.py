@@ -165,4 +165,4 @@ async def test_a_hundred_rounds_of_everything_leave_every_slot_free(
         await bees.advance(100)
 
         (worker,) = bees.hive._workers
-        assert (4, 0, 0) == (worker._slots.free, worker._slots.stuck, len(worker._held))
+        assert (0, 0, 0) == (len(worker._slots.running), worker._slots.stuck, len(worker._held))
