@@ -149,7 +149,9 @@ class PgBroker(PgInspector, Packing, Store):
     def pack(
         self, queue: str, drafts: Sequence[Draft]
     ) -> Callable[[], Coroutine[Any, Any, Sequence[Sent]]]:
-        if len({check_draft(draft).id for draft in drafts}) < len(drafts):
+        for draft in drafts:
+            check_draft(draft)
+        if len(drafts) > 1 and len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         check_queue(queue)
         if not drafts:
@@ -164,7 +166,7 @@ class PgBroker(PgInspector, Packing, Store):
         [[sent, taken]] = await self._carry_out(statement, arguments)
         if taken is not None:
             raise IdTaken(queue, taken)
-        return [LETTERS[letter] for letter in sent]
+        return list(map(LETTERS.__getitem__, sent))
 
     async def lease(
         self,

@@ -45,6 +45,8 @@ class Connection(AsyncConnection[TupleRow]):
     """Its place among those of its pool, by age."""
     poll: select.poll | None = None
     """What tells whether something is to be read."""
+    prepares: bool = False
+    """Whether statements are prepared on it."""
     _last: AsyncCursor[TupleRow] | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -59,7 +61,7 @@ class Connection(AsyncConnection[TupleRow]):
         A cursor knows how to pack and read what it did last, so it is used again; but it also keeps
         that, so not if it is much.
         """
-        if isinstance(statement, Straight) and self.prepare_threshold is not None:
+        if isinstance(statement, Straight) and self.prepares:
             return await self._straight(statement, arguments)
         cursor, self._last = self._last or self.cursor(), None
         await cursor.execute(statement, arguments, binary=True)
@@ -117,11 +119,11 @@ class Pool:
         self.prepares = False
         """Whether statements are prepared; behind a pooler they must not be."""
 
-    async def call(
+    def call(
         self, statement: str, arguments: Sequence[Any], *, until: float
-    ) -> list[TupleRow]:
+    ) -> Coroutine[Any, Any, list[TupleRow]]:
         """The rows that a statement returns. Raises a BrokerError."""
-        return await self.run(lambda c: self._execute(c, statement, arguments), until=until)
+        return self.run(lambda c: self._execute(c, statement, arguments), until=until)
 
     async def run(self, work: Callable[[Connection], Coroutine[Any, Any, T]], *, until: float) -> T:
         """What some work over a connection returns. Raises a BrokerError."""
@@ -168,7 +170,9 @@ class Pool:
     async def _execute(
         self, connection: Connection, statement: str, arguments: Sequence[Any]
     ) -> list[TupleRow]:
-        connection.prepare_threshold = _OFTEN if self.prepares else None
+        if connection.prepares is not self.prepares:
+            connection.prepares = self.prepares
+            connection.prepare_threshold = _OFTEN if self.prepares else None
         if not self.wraps:
             return await connection.rows(statement, arguments)
         try:
@@ -193,7 +197,7 @@ class Pool:
                 connection.number = next(self._numbers)
             if self._closed:  # while it was being made
                 await connection.close()
-            self._check_open()
+                self._check_open()
         except BaseException:
             self._places.leave()
             raise

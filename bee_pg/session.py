@@ -79,8 +79,7 @@ class Session:
 
     async def _carry_out(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
         """The rows of a statement."""
-        self._check_usable()
-        until = self._until()
+        until = self._check_usable().time() + self._deadline
         if not self._opened:
             await self._open(until)
         return await self._call(statement, arguments, until)
@@ -104,7 +103,8 @@ class Session:
                 await asyncio.sleep(random.uniform(0.001, 0.01) * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    def _check_usable(self) -> None:
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it is used in; BrokerClosed if it cannot be."""
         if self._closed:
             raise BrokerClosed("this PgBroker was closed")
         if is_forked(self._owner):
@@ -114,6 +114,7 @@ class Session:
             self._loop, self._owner = loop, this_process()
         elif self._loop is not loop:
             raise BrokerClosed("this PgBroker belongs to another event loop: use clone()")
+        return loop
 
     def _until(self) -> float:
         """When a call that begins now has to be over."""

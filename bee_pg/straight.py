@@ -46,8 +46,11 @@ async def carry_out(
     result = await _result(connection)
     if result.status != ExecStatus.TUPLES_OK:
         raise error_from_result(result)
-    row = [result.get_value(0, column) for column in range(result.nfields)]
-    return [tuple(None if value is None else value.decode() for value in row)]
+    row: list[str | None] = []
+    for column in range(result.nfields):
+        value = result.get_value(0, column)
+        row.append(None if value is None else value.decode())
+    return [tuple(row)]
 
 
 async def _result(connection: AsyncConnection[Any]) -> PGresult:
