@@ -85,7 +85,7 @@ def _drain(bench: Bench, kind: str, processes: int, contender: Contender) -> Fou
 
 def pick_up(bench: Bench) -> None:
     """From the send of a job to its handler, on an idle worker. p50 and p99 in ms."""
-    jobs = max(20, int(200 * bench.scale))
+    jobs = max(20, int(300 * bench.scale))
 
     def measure(contender: Contender) -> Found:
         with (

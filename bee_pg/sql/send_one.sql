@@ -3,10 +3,12 @@
 create or replace function send_one(queue text, id text, body bytea) returns text
 language plpgsql set search_path from current set lock_timeout = '3s' as $$
 #variable_conflict use_column
+declare
+  fresh bigint := nextval('number');
+  now   timestamptz := clock_timestamp();
 begin
   insert into message (queue, id, incarnation, number, priority, sent_at, due, body)
-    select send_one.queue, send_one.id, n.number, n.number, 0, n.now, n.now, send_one.body
-    from (select nextval('number') as number, clock_timestamp() as now offset 0) n
+    values (send_one.queue, send_one.id, fresh, fresh, 0, now, now, send_one.body)
     on conflict (queue, id) do nothing;
   if not found then
     return 'k';
