@@ -158,7 +158,7 @@ class Held:
         late = until - now < self._lease / 3  # there may be no time left to renew it
         for lease in leases:
             self._take(lease, until, now, late)
-        self._start_early(now)
+        self._start_early()
         if self._frail:
             self._early.give_back_frail()
         if self._early.line:
@@ -304,13 +304,12 @@ class Held:
         self._attempts.pop(attempt.lease.receipt.token, None)
         self._on_room()
 
-    def _start_early(self, now: float | None = None) -> None:
+    def _start_early(self) -> None:
         """As many as there are slots for."""
         early, slots = self._early.line, self.slots
         if not early:
             return
-        now = self._clock.now() if now is None else now
-        heard = self._report.who_hears_what_goes_well()
+        now, heard = self._clock.now(), self._report.who_hears_what_goes_well()
         while early and len(slots.running) < slots.size:
             self._start(early.popleft(), now, heard)
 

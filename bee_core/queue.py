@@ -265,11 +265,14 @@ class Queue(Generic[J]):
 
     def _encode(self, job: J) -> bytes:
         try:
-            body = self.codec.encode(job)
+            body: Any = self.codec.encode(job)
         except InvalidPayload:
             raise
         except Exception as error:  # a codec of the user's own
             raise InvalidPayload(f"the codec refused a {type(job).__name__}: {error!r}") from error
+        if not isinstance(body, bytes):
+            what = type(body).__name__
+            raise InvalidPayload(f"the codec made a {what} of a {type(job).__name__}, not bytes")
         if len(body) > self.max_bytes:
             raise PayloadTooLarge(
                 f"a {type(job).__name__} of {len(body)} bytes; queue {self.name!r} takes at most "

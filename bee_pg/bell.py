@@ -175,8 +175,8 @@ class Bell:
                 else:
                     self._heard.set()
             self._fail(BrokerError("the connection that listens has ended"))
-        except psycopg.Error as error:
-            self._fail(translate(error))
+        except Exception as error:  # whatever it is, those who wait are to hear of it
+            self._fail(translate(error) if isinstance(error, psycopg.Error) else error)
         finally:
             await connection.close()
 

@@ -110,8 +110,8 @@ class PoolLink:
             return answer
         except TimeoutError as error:
             if sent:
-                raise OutcomeUnknown(f"no answer within {until - began:.2g} s") from error
-            message = f"not within {until - began:.2g} s: the server does not answer"
+                raise OutcomeUnknown(f"no answer within {until - began:.3g} s") from error
+            message = f"not within {until - began:.3g} s: the server does not answer"
             raise BrokerUnavailable(message) from error
         except (redis_errors.RedisError, OSError) as error:
             if wire is not None and _is_final(error):
@@ -141,7 +141,7 @@ class PoolLink:
             await self._places.take_turn(until)
         except TimeoutError as error:
             stage = f"each of the {self._size} connections is in use, see pool_size"
-            raise BrokerUnavailable(f"not within {until - began:.2g} s: {stage}") from error
+            raise BrokerUnavailable(f"not within {until - began:.3g} s: {stage}") from error
 
     def _find_idle(self) -> Wire | None:
         """A connection that is up, as far as the event loop has heard."""

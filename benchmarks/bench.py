@@ -20,8 +20,8 @@ SLOW = 0.3
 """The part of the fastest peer's speed below which a peer is measured once."""
 RIVALS = 2
 """Peers of a store that are measured more often."""
-DUELS = 2
-"""So many rounds more."""
+DUELS = 3
+"""So many rounds more. An even number in all: each is before the other as often as after it."""
 Measure = Callable[[Contender], "Found"]
 
 
@@ -73,7 +73,7 @@ class Bench:
                     self.one(workload, contender, number, measure)
 
     def in_duels(self, workload: str, contenders: Sequence[Contender], measure: Measure) -> None:
-        """As `in_rounds`; then some rounds more of bee, the limit and the peers that are nearest."""
+        """As `in_rounds`; then some rounds more of bee, the limit and the fastest peers."""
         self.in_rounds(workload, contenders, measure)
         speeds = self._speeds(workload)
         near: list[Contender] = []

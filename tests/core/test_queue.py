@@ -65,6 +65,27 @@ async def test_the_options_of_send_reach_the_message() -> None:
     assert 60.0 == pytest.approx(message.due_at - message.sent_at)
 
 
+class Texts:
+    """A codec that forgets to encode."""
+
+    def encode(self, job: object) -> Any:
+        return "text"
+
+    def decode(self, body: bytes) -> object:
+        return body
+
+
+async def test_a_codec_that_makes_no_bytes_is_refused_before_anything_is_sent() -> None:
+    broker = RecordingBroker()
+    queue = bee.Queue(broker, "jobs", object, codec=Texts())
+
+    with pytest.raises(bee.InvalidPayload, match="made a str of a SendEmail"):
+        await queue.send(email)
+    with pytest.raises(bee.InvalidPayload, match="made a str of a SendEmail"):
+        await queue.send_many([email])
+    assert 0 == await messages(broker)
+
+
 async def test_a_draft_is_what_send_would_send_and_sends_nothing() -> None:
     broker = RecordingBroker()
     queue = queue_on(broker)

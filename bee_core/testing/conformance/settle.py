@@ -71,8 +71,10 @@ class Settling(Conformance):
 
             await end(h, late, Reschedule(delay=LONG * h.unit))
             await end(h, soon, Reschedule(delay=SHORT * h.unit))
+            stored = await look(h, "soon")
             await h.advance(2 * SHORT)
 
+            assert stored.due_at >= stored.sent_at + SHORT * h.unit
             assert Counts(ready=1, delayed=1) == await counts(h)
             assert ["soon"] == ids(await lease(h))
 

@@ -287,7 +287,7 @@ async def test_a_user_of_other_keys_is_told_which_keys_are_meant(guarded: RedisS
             await send(broker, "a")
 
 
-@pytest.mark.parametrize("right", ["hsetnx", "zadd"])
+@pytest.mark.parametrize("right", ["hsetnx", "zadd", "hset"])
 async def test_a_right_that_is_missing_later_is_a_matter_of_rights(
     guarded: RedisServer, right: str
 ) -> None:
