@@ -115,6 +115,27 @@ async def test_a_hanging_job_does_not_keep_the_others_from_ending(bee_clock: Man
         assert 1 == settled(bees)["hang", "TimedOut", "Archive"]
 
 
+async def test_a_timeout_counts_from_when_all_of_its_batch_have_been_decoded(
+    bee_clock: ManualClock,
+) -> None:
+    async def handle(job: Work) -> None:
+        await asyncio.sleep(0)
+
+    policy = bee.Policy(timeout=0.5, on_timeout=bee.Archive())
+    async with at_work(handle, clock=bee_clock, policy=policy, concurrency=3) as (bees, jobs):
+        decode = jobs.codec.decode
+
+        def decode_slowly(body: bytes) -> Work:
+            bee_clock.block(1.0)
+            return decode(body)
+
+        jobs.codec.decode = decode_slowly  # type: ignore[method-assign]
+        await jobs.send_many([Work() for _ in range(3)])
+        await bees.advance(1)
+
+        assert 3 == sum(outcome == "Succeeded" for _, outcome, _ in settled(bees).elements())
+
+
 async def test_one_slot_runs_jobs_first_in_first_out_by_priority() -> None:
     async with at_work(nothing, concurrency=1) as (bees, jobs):
         await bees.broker.pause("jobs")
