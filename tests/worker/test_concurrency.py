@@ -119,7 +119,7 @@ async def test_a_timeout_counts_from_when_all_of_its_batch_have_been_decoded(
     bee_clock: ManualClock,
 ) -> None:
     async def handle(job: Work) -> None:
-        await asyncio.sleep(0)
+        await bee_clock.sleep(0.2)
 
     policy = bee.Policy(timeout=0.5, on_timeout=bee.Archive())
     async with at_work(handle, clock=bee_clock, policy=policy, concurrency=3) as (bees, jobs):
@@ -131,7 +131,7 @@ async def test_a_timeout_counts_from_when_all_of_its_batch_have_been_decoded(
 
         jobs.codec.decode = decode_slowly  # type: ignore[method-assign]
         await jobs.send_many([Work() for _ in range(3)])
-        await bees.advance(1)
+        await bees.advance(5)
 
         assert 3 == sum(outcome == "Succeeded" for _, outcome, _ in settled(bees).elements())
 
