@@ -9,7 +9,8 @@ local READY, MSG, META, HEAD, BELL = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, call = ARGV[1], redis.call
 -- Whatever may be of a wrong type is read before anything is written, but for ready.
 local head = call('HMGET', HEAD, 'listed', 'number', 'created')
-local wakes, outlived, clock = call('LLEN', BELL), call('HEXISTS', META, id), call('TIME')
+local wakes, outlived = call('LLEN', BELL), call('HEXISTS', META, id)
+local clock = call('TIME')
 local NOW = clock[1] * 1000000 + clock[2]
 local function whole(value) -- as in layout.lua
   local number = tonumber(value or '0') or 0
