@@ -50,7 +50,7 @@ def test_those_that_are_compared_are_measured_next_to_each_other() -> None:
     assert order == [sample.contender for sample in run.samples if sample.round == 1]
 
 
-def test_bee_and_the_two_nearest_peers_have_more_rounds() -> None:
+def test_bee_and_the_two_fastest_peers_have_more_rounds() -> None:
     run = bench()
 
     run.in_duels("pick-up", run.contenders, lambda one: Found({"p50": 1 / RATES[one.name]}))

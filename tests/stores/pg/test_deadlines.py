@@ -104,7 +104,7 @@ async def test_a_cancelled_call_returns_promptly_from_a_silent_server(
                 begun = time.monotonic()
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                assert time.monotonic() - begun < 2.0, verb
+                assert time.monotonic() - begun < 0.5, verb
                 assert task.cancelled(), verb
 
         assert [Sent.CREATED] == await send(patient, "z")

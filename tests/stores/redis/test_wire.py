@@ -179,12 +179,14 @@ async def test_a_deadline_holds_on_a_connection_whose_last_call_had_a_later_one(
     async with RedisBroker(server.url, pool_size=1) as broker:
         await broker.stats(QUEUE)
         broker._deadline = 0.3
-        with server.frozen(), at_most(1.0), pytest.raises(OutcomeUnknown, match="no answer"):
+        told = r"within 0\.(3|2\d+) s"  # a moment has passed when the request is on its way
+        with server.frozen(), at_most(1.0), pytest.raises(OutcomeUnknown, match=told):
             await send(broker, "a")
         broker._deadline = 0.6
         await broker.stats(QUEUE)
         begun = time.monotonic()
-        with server.frozen(), pytest.raises(OutcomeUnknown, match="no answer"):
+        told = r"within 0\.(6|5\d+) s"
+        with server.frozen(), pytest.raises(OutcomeUnknown, match=told):
             await send(broker, "b")
         assert 0.55 < time.monotonic() - begun < 1.5
 
