@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bee_core.attempt import Attempt
+from bee_core.batches import BATCH
 from bee_core.clock import Clock
-from bee_core.fetcher import BATCH
-from bee_core.message import Counters
+from bee_core.message import Counters, Lease
 from bee_core.strategy import Rules
 from bee_core.verdict import is_poisoned
 
@@ -25,6 +25,8 @@ _LEASES = 2.0
 """As much as ends during so many leases: the next one begins only after this one."""
 _LEAST = 0.01
 """And at least as much as ends in so many seconds: many that end at once must not wait for it."""
+_BYTES = 8 * 1024 * 1024
+"""But of large ones no more than that."""
 _WEIGHT = 0.3
 """How much the last lease counts, beside all before it."""
 _STALE = 0.1
@@ -37,9 +39,12 @@ class Pace:
     def __init__(self) -> None:
         self._took = self._rate = 0.0
         self._at = self._ended = 0.0
+        self._size = 1.0  # bytes of a message
 
-    def leased(self, began: float, now: float, ended: int) -> None:
-        """A lease took from `began` to `now`; so many jobs have ended by now."""
+    def leased(self, leases: Sequence[Lease], began: float, now: float, ended: int) -> None:
+        """These took from `began` to `now`; so many jobs have ended by now."""
+        if leases:
+            self._size = max(1.0, sum([len(lease.body) for lease in leases]) / len(leases))
         self._took += _WEIGHT * (now - began - self._took)
         if now > self._at > 0:
             self._rate += _WEIGHT * ((ended - self._ended) / (now - self._at) - self._rate)
@@ -50,7 +55,8 @@ class Pace:
         rate = self._rate
         if now - self._at > _STALE:
             rate = min(rate, (ended - self._ended) / (now - self._at))
-        return min(int(rate * max(_LEASES * self._took, _LEAST)), BATCH)
+        most = min(BATCH, _BYTES / self._size)
+        return int(min(rate * max(_LEASES * self._took, _LEAST), most))
 
 
 _ONE_STALL = Counters(stalls=1)

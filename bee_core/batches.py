@@ -11,8 +11,9 @@ from bee_core.message import Draft, Keep, Sent, Ticket
 from bee_core.parts import is_in_a_loop
 
 BATCH = 1000
-"""Drafts in one send, at most."""
-_BYTES = 1024 * 1024
+"""Messages in one call of a broker, at most."""
+BATCH_BYTES = 1024 * 1024
+"""What they carry, together, unless it is one alone."""
 _STEPS = 4
 """Turns of the event loop after which a request is on its way, whatever the driver."""
 _MORE_TRIES = 2
@@ -25,7 +26,7 @@ def batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
     batch: dict[str, Draft] = {}
     size = 0
     for draft in drafts:
-        full = len(batch) == BATCH or size + len(draft.body) > _BYTES
+        full = len(batch) == BATCH or size + len(draft.body) > BATCH_BYTES
         if batch and (full or draft.id in batch):
             yield list(batch.values())
             batch, size = {}, 0

@@ -12,15 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from bee_core.batches import BATCH
 from bee_core.broker import Broker, Inspector
 from bee_core.capacity import Member, Place
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
 from bee_core.trouble import Trouble, own_cancellation
-
-BATCH = 250
-"""Messages in one lease, at most."""
 
 
 class Waiting(NamedTuple):

@@ -18,11 +18,11 @@ from typing import Any
 from bee_core.ahead import Early, Pace, is_frail
 from bee_core.attempt import Attempt, LostLease
 from bee_core.auto import Auto, first_and_most
+from bee_core.batches import BATCH
 from bee_core.clock import Clock
 from bee_core.delivery import Delivery
 from bee_core.errors import DecodeError, UnknownJob
 from bee_core.events import Observer
-from bee_core.fetcher import BATCH
 from bee_core.handlers import Handlers
 from bee_core.heartbeat import Heartbeat
 from bee_core.inbox import Inbox
@@ -134,6 +134,8 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
+        if self.settler.failing:  # the work would be done, and done again after a crash
+            return 0
         unopened, slots = self._inbox.count, self.slots
         free = slots.size - len(slots.running) - unopened - len(self._early.line)
         if self._pace is not None and not self._frail:
@@ -150,7 +152,7 @@ class Held:
         `full` says that as many came as were asked for.
         """
         if self._pace is not None:
-            self._pace.leased(asked_at, self._clock.now(), self._ended)
+            self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
         self._inbox.add(leases, asked_at, soon=full and self._pace is not None)
 
     def _open(self, leases: Sequence[Lease], asked_at: float) -> None:
@@ -221,10 +223,7 @@ class Held:
         self._start_early()
 
     def stop(self, at: float) -> None:
-        """Start no more: what is leased from now on is given back. What runs may do so until then.
-
-        Calling it again can only hurry.
-        """
+        """Start no more, and give back what comes; what runs may do so until the earliest `at`."""
         self._stopping = True
         self._stop_at = min(self._stop_at, at)
         self._early.give_back("its worker stops")

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from bee_core.attempt import Attempt
+from bee_core.batches import BATCH, BATCH_BYTES
 from bee_core.broker import Broker
 from bee_core.disposition import Reschedule
 from bee_core.errors import BrokerError, BrokerFull, BrokerUnavailable, OutcomeUnknown
@@ -21,7 +22,6 @@ from bee_core.message import Counters, Receipt, Settlement
 from bee_core.outcome import Outcome
 from bee_core.trouble import Trouble, own_cancellation
 
-_BATCH = 250
 _PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError, asyncio.CancelledError)
 
 
@@ -56,6 +56,8 @@ class Settler:
         self._under_way: list[Ended] = []
         self._unsure: set[int] = set()
         self._dropped = False
+        self.failing = False
+        """Whether the broker did not take the last batch, which is tried again."""
         self._more = asyncio.Event()
         self._done = asyncio.Event()
         self._done.set()
@@ -75,7 +77,8 @@ class Settler:
                 self._more.clear()
                 await self._more.wait()
             while self._waiting:
-                batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
+                end = _batch_end(self._waiting)
+                batch, self._waiting = self._waiting[:end], self._waiting[end:]
                 self._under_way = batch
                 try:
                     await self._settle(batch)
@@ -105,8 +108,10 @@ class Settler:
                     raise
                 if isinstance(error, _PASSING):
                     certain = certain and not isinstance(error, OutcomeUnknown)
+                    self.failing = True
                     await self._trouble.back_off("settle", error)
                     continue
+                self.failing = False
                 if len(batch) == 1:
                     await self._give_back(batch[0], error)
                 else:  # one of them is the culprit: the others must not suffer for it
@@ -114,6 +119,7 @@ class Settler:
                     for ended in batch:
                         await self._settle([ended])
                 return
+            self.failing = False
             self._trouble.over("settle")
             unsure = self._answered(batch)
             if lost:  # as a rule, none is
@@ -154,3 +160,15 @@ class Settler:
         if self._dropped:
             await asyncio.get_running_loop().create_future()  # until its task is cancelled
         return await self._broker.settle(self._queue, settlements)
+
+
+def _batch_end(waiting: Sequence[Ended]) -> int:
+    """How many of them go out together: what they carry must not be too much for one call."""
+    size = 0
+    for count, ended in enumerate(waiting[:BATCH]):
+        settlement = ended.settlement
+        if settlement.result or settlement.then:  # as a rule, neither
+            size += len(settlement.result) + sum(len(draft.body) for draft in settlement.then)
+            if size > BATCH_BYTES and count:
+                return count
+    return BATCH

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bee_core.ahead import Pace
-from bee_core.fetcher import BATCH
+from bee_core.batches import BATCH
+from bee_core.message import Lease, Receipt
 
 
-def at_work(*, every: float, took: float, ending: int) -> tuple[Pace, float, int]:
+def at_work(
+    *, every: float, took: float, ending: int, size: int = 100
+) -> tuple[Pace, float, int]:
     """After a while of leases that took so long, and so many jobs ending between two of them."""
     pace, now, ended = Pace(), 1000.0, 0
     for _ in range(50):
         now, ended = now + every, ended + ending
-        pace.leased(now - took, now, ended)
+        pace.leased([Lease(Receipt("a", 1), bytes(size))], now - took, now, ended)
     return pace, now, ended
 
 
@@ -41,6 +44,18 @@ def test_nothing_is_leased_ahead_of_long_jobs() -> None:
 
 def test_no_more_than_a_batch_is_leased_ahead() -> None:
     pace, now, ended = at_work(every=0.010, took=0.010, ending=1000)
+
+    assert pace.ahead(now, ended) == BATCH
+
+
+def test_no_more_than_eight_megabytes_are_leased_ahead() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.010, ending=1000, size=1024 * 1024)
+
+    assert pace.ahead(now, ended) == 8
+
+
+def test_of_messages_with_nothing_in_them_a_batch_is_leased_ahead() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.010, ending=1000, size=0)
 
     assert pace.ahead(now, ended) == BATCH
 

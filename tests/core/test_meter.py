@@ -60,7 +60,8 @@ async def test_what_children_use_counts_while_they_run_and_after_they_have_ended
         await asyncio.sleep(0.01)
     await burning
 
-    assert meter._family() >= before + 0.5
+    cut = 0.02  # times of user and system are whole ticks, of a hundredth
+    assert meter._family() > before + 0.5 - cut
 
 
 def sample(*, at: float, family: float = 0.0, busy: int = 0) -> meter._Sample:
