@@ -156,7 +156,8 @@ class PgBroker(PgInspector, Packing, Store):
         check_queue(queue)
         if not drafts:
             return self._send_nothing
-        return partial(self._send, queue, *send_statement(self._schema, queue, drafts))
+        straight = self._pool.prepares
+        return partial(self._send, queue, *send_statement(self._schema, queue, drafts, straight))
 
     async def _send_nothing(self) -> Sequence[Sent]:
         self._check_usable()

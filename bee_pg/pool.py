@@ -75,6 +75,8 @@ class Connection(AsyncConnection[TupleRow]):
         if (name := self._names.get(statement)) is None:
             name = f"bee_{self._prepared_so_far}"  # a new one, whatever became of those before
             self._prepared_so_far += 1
+            if not self._names:
+                await self.execute(b"set lock_timeout = '3s'")  # as the functions have it
             await prepare(self, name, statement)
             self._names[statement] = name
         try:

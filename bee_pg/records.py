@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar, assert_never, cast
 
 from psycopg.rows import TupleRow
@@ -61,9 +63,14 @@ def call(schema: str, verb: str, types: str) -> str:
     return f"select * from {quoted(schema).replace('%', '%%')}.{verb}({types})"
 
 
-def send_statement(schema: str, queue: str, drafts: Sequence[Draft]) -> tuple[str, list[Any]]:
-    """The statement that sends drafts, and its arguments. It returns what `send.sql` does."""
-    if len(drafts) == 1 and is_plain(drafts[0]):
+def send_statement(
+    schema: str, queue: str, drafts: Sequence[Draft], straight: bool = False
+) -> tuple[str, list[Any]]:
+    """The statement that sends drafts, and its arguments. It returns what `send.sql` does.
+
+    `straight` says that it goes over a connection of bee's own, to the server itself.
+    """
+    if straight and len(drafts) == 1 and is_plain(drafts[0]):
         return _send_one(schema), [queue, drafts[0].id, drafts[0].body]
     ids = [draft.id for draft in drafts]
     if ids == sorted(ids) and all(map(is_plain, drafts)):  # by code point is by the bytes of UTF-8
@@ -73,13 +80,20 @@ def send_statement(schema: str, queue: str, drafts: Sequence[Draft]) -> tuple[st
 
 @cache
 def _send_one(schema: str) -> Straight:
-    """Not `select * from`: one value needs no rows to be collected."""
     name = quoted(schema).replace("%", "%%")
-    return Straight(f"select {name}.send_one(%b::text, %b::text, %b::bytea), null")
+    in_quotes = name.replace("'", "''")
+    text = re.sub("^--.*\n", "", read_statement("send_one"), flags=re.MULTILINE)
+    return Straight(text.replace("'{schema}", f"'{in_quotes}").replace("{schema}", name))
+
+
+def read_statement(name: str) -> str:
+    """What is in a file of `statements/`."""
+    return files("bee_pg").joinpath("statements", f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
 def _send_plain(schema: str) -> Straight:
+    """Not `select * from`: one value needs no rows to be collected."""
     name = quoted(schema).replace("%", "%%")
     return Straight(f"select {name}.send_plain(%b::text, %b::text[], %b::bytea[]), null")
 

@@ -10,7 +10,19 @@ declare
   before bigint := nextval('number') - 1;
   made   bigint;
 begin
-  if cardinality(ids) between 10 and 1000 then -- a few do not win back the savepoint, more have not that many numbers
+  if cardinality(ids) = 1 then
+    insert into message (queue, id, incarnation, number, priority, sent_at, due, body)
+      values (send_plain.queue, ids[1], before + 1, before + 1, 0, now, now, bodies[1])
+      on conflict (queue, id) do nothing;
+    if not found then
+      return 'k';
+    end if;
+    insert into created (queue, count) values (send_plain.queue, 1);
+    if exists (select from idle where queue = send_plain.queue) then
+      perform ring(send_plain.queue, 1);
+    end if;
+    return 'c';
+  elsif cardinality(ids) between 10 and 1000 then -- a few do not win back the savepoint, more have not that many numbers
     begin
       insert into message (queue, id, incarnation, number, priority, sent_at, due, body)
         select send_plain.queue, d.id, before + d.n, before + d.n, 0, now, now, d.body

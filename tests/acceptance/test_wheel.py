@@ -43,7 +43,13 @@ def test_every_package_says_that_it_has_types(package: str, names: set[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "pattern", ["bee_redis/lua/.*[.]lua", "bee_pg/sql/.*[.]sql", "bee_pg/migrations/.*[.]sql"]
+    "pattern",
+    [
+        "bee_redis/lua/.*[.]lua",
+        "bee_pg/sql/.*[.]sql",
+        "bee_pg/statements/.*[.]sql",
+        "bee_pg/migrations/.*[.]sql",
+    ],
 )
 def test_scripts_and_statements_are_in_the_wheel(pattern: str, names: set[str]) -> None:
     assert any(re.fullmatch(pattern, name) for name in names)

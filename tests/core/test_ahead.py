@@ -7,9 +7,7 @@ from bee_core.batches import BATCH
 from bee_core.message import Lease, Receipt
 
 
-def at_work(
-    *, every: float, took: float, ending: int, size: int = 100
-) -> tuple[Pace, float, int]:
+def at_work(*, every: float, took: float, ending: int, size: int = 100) -> tuple[Pace, float, int]:
     """After a while of leases that took so long, and so many jobs ending between two of them."""
     pace, now, ended = Pace(), 1000.0, 0
     for _ in range(50):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
-from bee_pg import migrate
+from bee_pg import migrate, records
 from bee_redis import scripts
 from tests.planted.bug import ROOT, Bug
+from tests.planted.sql import SENT_AS_IT_IS
 
 
 @contextmanager
@@ -31,7 +33,11 @@ def planted_in_lua(bug: Bug) -> Iterator[None]:
 
 @contextmanager
 def planted_in_sql(bug: Bug) -> Iterator[None]:
-    """A schema that is made as long as this lasts has the bug."""
+    """A schema that is made as long as this lasts has the bug, or a broker that is."""
+    if bug is SENT_AS_IT_IS:
+        with patch.object(records, "read_statement", lambda _: bug.altered()):
+            yield
+        return
     genuine = migrate.functions
     good = (ROOT / bug.file).read_text("utf-8")
     altered = genuine().replace(good, bug.altered())

@@ -9,6 +9,15 @@ def bug(name: str, function: str, old: str, new: str, *proof: str) -> Bug:
     return Bug(name, f"bee_pg/sql/{function}.sql", old, new, proof)
 
 
+SENT_AS_IT_IS = Bug(
+    "sending an id again replaces its message",
+    "bee_pg/statements/send_one.sql",
+    "on conflict (queue, id) do nothing",
+    "on conflict (queue, id) do update set body = excluded.body",
+    ("test_an_id_that_is_held_is_still_taken",),
+)
+
+
 TOKEN_CHECKS = (
     bug(
         "extend does not look at the token",
@@ -119,13 +128,7 @@ OTHERS = (
         "where false",
         "test_in_no_stretch_of_time_more_is_delivered_than_is_allowed",
     ),
-    bug(
-        "sending an id again replaces its message",
-        "send_one",
-        "on conflict (queue, id) do nothing",
-        "on conflict (queue, id) do update set body = excluded.body",
-        "test_an_id_that_is_held_is_still_taken",
-    ),
+    SENT_AS_IT_IS,
     bug(
         "a delay is ignored",
         "deliver",

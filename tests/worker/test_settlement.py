@@ -79,6 +79,51 @@ async def test_jobs_that_end_together_are_settled_together(bee_clock: ManualCloc
     assert len(broker.batches) <= 3
 
 
+def loads(batch: Sequence[bee.Settlement]) -> int:
+    return sum(len(one.result) + sum(len(draft.body) for draft in one.then) for one in batch)
+
+
+@pytest.mark.parametrize("way", ["result", "then"])
+async def test_settlements_that_carry_much_go_out_in_several_batches(
+    way: str, bee_clock: ManualClock
+) -> None:
+    broker = Recording(bee_clock)
+    hive = bee.Hive(broker=broker, concurrency=30, clock=bee_clock)
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(keep_result=60))
+
+    @jobs.handler
+    async def handle(job: Work, delivery: bee.Delivery[Work]) -> str | None:
+        if way == "result" or job.what:
+            return None if job.what else "x" * 200_000
+        delivery.then(Work(what="x" * 200_000))
+        return None
+
+    async with hive:
+        await jobs.send_many(Work(number=number) for number in range(30))
+        await hive.run(until_empty=True)
+
+    assert max(len(batch) for batch in broker.batches) > 1
+    assert max(loads(batch) for batch in broker.batches) <= 1024 * 1024
+
+
+async def test_a_settlement_that_carries_too_much_for_any_batch_goes_out_alone(
+    bee_clock: ManualClock,
+) -> None:
+    broker = Recording(bee_clock)
+    hive = bee.Hive(broker=broker, concurrency=3, clock=bee_clock)
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(keep_result=60), max_bytes=3_000_000)
+
+    @jobs.handler
+    async def handle(job: Work) -> str:
+        return "x" * 2_000_000
+
+    async with hive:
+        await jobs.send_many(Work(number=number) for number in range(3))
+        await hive.run(until_empty=True)
+
+    assert [1, 1, 1] == [len(batch) for batch in broker.batches if loads(batch)]
+
+
 async def test_what_ends_while_a_settlement_is_under_way_goes_out_in_the_next() -> None:
     ends = {str(number): asyncio.Event() for number in range(5)}
 

@@ -149,6 +149,7 @@ async def test_a_queue_of_any_name(broker: PgBroker) -> None:
 async def test_a_schema_of_any_name(database: str, schema: str) -> None:
     async with PgBroker(database, schema=schema, migrate=True) as broker:
         await there_and_back(broker, QUEUE, Draft("a", b"body"))
+        await there_and_back(broker, QUEUE, Draft("b", b"body"))  # not as the first one is sent
         await broker.wait(QUEUE, timeout=0.01)
         await broker.drop(QUEUE)
     async with PgBroker(database, schema=schema) as again:

@@ -151,3 +151,23 @@ async def test_a_transaction_that_was_rolled_back_does_not_keep_a_connection_fro
                 await looking
 
         assert [Sent.CREATED] * 3 == [(await send(strict, f"after {n}"))[0] for n in range(3)]
+
+
+@pytest.mark.parametrize("size", [1, 50])
+async def test_who_meets_an_id_that_is_being_sent_is_told_so_before_the_deadline(
+    url: str, size: int
+) -> None:
+    """Over a connection that has sent before, and for as long as a lock is waited for."""
+    ids = [f"{number:03}" for number in range(size)]
+    async with brokers(url, 1, pool_size=1, deadline=30) as (broker,):
+        await send(broker, "before")
+        await send(broker, "just before")
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("select bee.send_plain('q', array['000'], array['other'::bytea])")
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(BrokerUnavailable, match="lock timeout"):
+                await send(broker, *ids)
+            assert 2.5 < asyncio.get_running_loop().time() - began < 20
+            await other.rollback()
+
+        assert [Sent.CREATED] * size == await send(broker, *ids)
