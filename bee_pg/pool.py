@@ -26,7 +26,7 @@ from psycopg.waiting import wait_async
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_core.places import Places
 from bee_pg.faults import cannot_connect, translate
-from bee_pg.straight import Straight, carry_out, prepare
+from bee_pg.straight import Reader, Straight, carry_out, prepare
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Connection(AsyncConnection[TupleRow]):
         self._names: dict[Straight, str] = {}
         """What was prepared, and as what."""
         self._prepared_so_far = 0
+        self._reader = Reader()
 
     async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
         """Those that a statement returns.
@@ -80,7 +81,7 @@ class Connection(AsyncConnection[TupleRow]):
             await prepare(self, name, statement)
             self._names[statement] = name
         try:
-            return await carry_out(self, name, arguments)
+            return await carry_out(self, self._reader, name, arguments)
         except asyncio.CancelledError:
             await self._end()
             raise
@@ -93,11 +94,16 @@ class Connection(AsyncConnection[TupleRow]):
         self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL, *arguments: Any, **options: Any
     ) -> RV:
         """As psycopg waits; but who is cancelled does not wait on for the server to comply."""
+        self._reader.stop()
         try:
             return await wait_async(gen, self.pgconn.socket, interval, *arguments, **options)
         except asyncio.CancelledError:
             await self._end()
             raise
+
+    async def close(self) -> None:
+        self._reader.stop()
+        await super().close()
 
     async def _end(self) -> None:
         cut(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import TupleRow
 
 
@@ -34,16 +34,65 @@ async def prepare(connection: AsyncConnection[Any], name: str, statement: Straig
     await connection.execute(f"prepare {name} as {_numbered(statement)}".encode())
 
 
+class Reader:
+    """Tells when there is something to read on a connection.
+
+    To watch a socket and to stop costs more than all else that the event loop does for a call. So
+    it is watched until the loop has turned once: a call that follows at once finds it done.
+    """
+
+    def __init__(self) -> None:
+        self._watched: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self._ready: asyncio.Future[None] | None = None
+
+    async def wait(self, descriptor: int) -> None:
+        """Until there is something. Cancelled or not, `rest` or `stop` has to follow."""
+        loop = asyncio.get_running_loop()
+        self._ready = loop.create_future()
+        if self._watched is None:
+            loop.add_reader(descriptor, self._set)
+            self._watched = loop, descriptor
+        await self._ready
+
+    def rest(self) -> None:
+        """A call is over."""
+        self._ready = None
+        if self._watched is not None:
+            self._watched[0].call_soon(self._stop_if_resting)
+
+    def stop(self) -> None:
+        """Somebody else is to watch the socket, or to close it."""
+        self._ready = None
+        if self._watched is not None:
+            (loop, descriptor), self._watched = self._watched, None
+            if not loop.is_closed():
+                loop.remove_reader(descriptor)
+
+    def _stop_if_resting(self) -> None:
+        if self._ready is None:
+            self.stop()
+
+    def _set(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+
 async def carry_out(
-    connection: AsyncConnection[Any], name: str, arguments: Sequence[str | bytes]
+    connection: AsyncConnection[Any], reader: Reader, name: str, arguments: Sequence[str | bytes]
 ) -> list[TupleRow]:
     """The one row of a prepared statement. Nobody else may use the connection meanwhile.
 
     Cancelled, it leaves the connection with an answer under way.
     """
     values = [value.encode() if isinstance(value, str) else value for value in arguments]
-    connection.pgconn.send_query_prepared(name.encode(), values, [1] * len(values), result_format=1)
-    result = await _result(connection)
+    try:
+        pgconn = connection.pgconn
+        pgconn.send_query_prepared(name.encode(), values, [1] * len(values), result_format=1)
+        result = await _result(pgconn, reader)
+    except BaseException:
+        reader.stop()  # the socket may be closed by now
+        raise
+    reader.rest()
     if result.status != ExecStatus.TUPLES_OK:
         raise error_from_result(result)
     row: list[str | None] = []
@@ -53,15 +102,14 @@ async def carry_out(
     return [tuple(row)]
 
 
-async def _result(connection: AsyncConnection[Any]) -> PGresult:
+async def _result(pgconn: PGconn, reader: Reader) -> PGresult:
     """The last answer to what was sent, as soon as there is nothing more to come."""
-    loop, pgconn = asyncio.get_running_loop(), connection.pgconn
     while pgconn.flush():
-        await _until(loop.add_writer, loop.remove_writer, pgconn.socket)
+        await _until_writable(pgconn.socket)
     last: PGresult | None = None
     while True:
         while pgconn.is_busy():
-            await _until(loop.add_reader, loop.remove_reader, pgconn.socket)
+            await reader.wait(pgconn.socket)
             pgconn.consume_input()
         result = pgconn.get_result()
         if result is None:
@@ -71,16 +119,14 @@ async def _result(connection: AsyncConnection[Any]) -> PGresult:
     return last
 
 
-async def _until(
-    add: Callable[..., object], remove: Callable[[int], object], descriptor: int
-) -> None:
-    """Wait for a socket."""
-    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    add(descriptor, _set, ready)
+async def _until_writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(descriptor, _set, ready)
     try:
         await ready
     finally:
-        remove(descriptor)
+        loop.remove_writer(descriptor)
 
 
 def _set(ready: asyncio.Future[None]) -> None:

@@ -171,3 +171,30 @@ async def test_who_meets_an_id_that_is_being_sent_is_told_so_before_the_deadline
             await other.rollback()
 
         assert [Sent.CREATED] * size == await send(broker, *ids)
+
+
+async def test_a_socket_is_watched_no_longer_when_no_call_has_followed(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with brokers(url, 1, pool_size=1) as (broker,):
+        await send(broker, "before")
+        for number in range(5):  # one after the other, and then something else at once
+            await send(broker, f"{number}")
+        assert 6 == (await broker.stats(QUEUE)).live
+        await send(broker, "last")
+        await asyncio.sleep(0)
+        [connection] = broker._pool._idle
+
+        assert not loop.remove_reader(connection.pgconn.socket)
+        assert [Sent.KEPT] == await send(broker, "last")
+
+
+async def test_a_server_that_hangs_up_between_two_sends_costs_nothing(url: str) -> None:
+    async with brokers(url, 1, pool_size=1) as (broker,):
+        await send(broker, "before")
+        for number in range(5):
+            await send(broker, f"{number}")
+            [connection] = broker._pool._idle
+            ask(url, f"select pg_terminate_backend({connection.info.backend_pid}, 5000)")
+        await send(broker, "last")
+
+        assert 7 == (await broker.stats(QUEUE)).live
