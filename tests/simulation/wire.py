@@ -83,6 +83,8 @@ class Link(FaultyBroker):
             await asyncio.sleep(chance.random() * weather.slowness)
         await self._before(verb, fault, call, chance)
         answer = await call()
+        if fault:  # its process may have stood still since it was drawn
+            self._member.faults[verb] = self._simulation.now
         if weather.crash_at == number and weather.crash_after:
             await self._crash(verb, "after")
         if weather.slowness and chance.random() < 0.5:

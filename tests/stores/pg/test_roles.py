@@ -108,7 +108,9 @@ async def test_a_worker_cannot_change_the_schema(staffed: str) -> None:
 
 async def test_a_sender_can_send_and_cannot_take(staffed: str) -> None:
     async with PgBroker(as_role(staffed, "sender")) as broker:
-        await send(broker, "a", "b")
+        await send(broker, "a")
+        assert [Sent.CREATED] == await send(broker, "b")  # not as the first one is sent
+        assert [Sent.KEPT] == await send(broker, "b")
         with pytest.raises(BrokerMisconfigured, match="permission denied"):
             await lease(broker)
         with pytest.raises(BrokerMisconfigured, match="permission denied"):
@@ -143,6 +145,10 @@ async def test_who_may_do_nothing_is_told_what_to_ask_for(staffed: str) -> None:
             BrokerMisconfigured, match=r"(?s)permission denied.*grant select, insert"
         ):
             await send(broker, "a")
+        with pytest.raises(
+            BrokerMisconfigured, match=r"(?s)permission denied.*grant select, insert"
+        ):
+            await send(broker, "b")  # not as the first one is sent
 
 
 async def test_who_may_not_migrate_is_told_so(pg: PgServer, url: str, staffed: str) -> None:
