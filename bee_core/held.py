@@ -40,6 +40,8 @@ from bee_core.verdict import give_back, is_poisoned, settlement_for
 
 _FLUSH = 5.0
 """Seconds for the last settlements when everything else is over."""
+_UNSETTLED = 250
+"""While settlements fail, twice as many may wait beside the slots; else twice a batch."""
 
 
 class Held:
@@ -74,7 +76,7 @@ class Held:
         self._queue = queue
         self._handlers = handlers
         first, most = first_and_most(size)
-        self._most = most + 2 * max(most, BATCH)
+        self._most, self._most_unsettled = (most + 2 * max(most, n) for n in (BATCH, _UNSETTLED))
         self._lease = lease
         self._clock = clock
         self._chance = chance
@@ -134,13 +136,12 @@ class Held:
 
     def room(self) -> int:
         """How many more messages it could take."""
-        if self.settler.failing:  # the work would be done, and done again after a crash
-            return 0
         unopened, slots = self._inbox.count, self.slots
         free = slots.size - len(slots.running) - unopened - len(self._early.line)
         if self._pace is not None and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
-        return min(free, self._most - unopened - len(self._attempts))
+        most = self._most_unsettled if self.settler.failing else self._most
+        return min(free, most - unopened - len(self._attempts))
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""

@@ -22,6 +22,8 @@ from bee_core.message import Counters, Receipt, Settlement
 from bee_core.outcome import Outcome
 from bee_core.trouble import Trouble, own_cancellation
 
+_BESIDE_BODY = 1024
+"""Bytes that a draft counts for beside those of its body."""
 _PASSING = (BrokerUnavailable, OutcomeUnknown, BrokerFull, OSError, asyncio.CancelledError)
 
 
@@ -166,9 +168,10 @@ def _batch_end(waiting: Sequence[Ended]) -> int:
     """How many of them go out together: what they carry must not be too much for one call."""
     size = 0
     for count, ended in enumerate(waiting[:BATCH]):
-        settlement = ended.settlement
-        if settlement.result or settlement.then:  # as a rule, neither
-            size += len(settlement.result) + sum(len(draft.body) for draft in settlement.then)
+        settlement, note = ended.settlement, ended.settlement.note
+        if settlement.result or settlement.then or (note is not None and note.detail):
+            size += len(settlement.result) + (len(note.detail) if note is not None else 0)
+            size += sum(_BESIDE_BODY + len(draft.body) for draft in settlement.then)
             if size > BATCH_BYTES and count:
                 return count
     return BATCH

@@ -81,9 +81,9 @@ def send_statement(
 @cache
 def _send_one(schema: str) -> Straight:
     name = quoted(schema).replace("%", "%%")
-    in_quotes = name.replace("'", "''")
+    forms = {"{schema}": name, "'{schema}": "'" + name.replace("'", "''")}
     text = re.sub("^--.*\n", "", read_statement("send_one"), flags=re.MULTILINE)
-    return Straight(text.replace("'{schema}", f"'{in_quotes}").replace("{schema}", name))
+    return Straight(re.sub("'?{schema}", lambda found: forms[found[0]], text))
 
 
 def read_statement(name: str) -> str:

@@ -106,6 +106,26 @@ async def test_settlements_that_carry_much_go_out_in_several_batches(
     assert max(loads(batch) for batch in broker.batches) <= 1024 * 1024
 
 
+async def test_what_is_noted_of_many_failures_goes_out_in_several_batches(
+    bee_clock: ManualClock,
+) -> None:
+    broker = Recording(bee_clock)
+    hive = bee.Hive(broker=broker, concurrency=300, clock=bee_clock)
+    jobs = hive.queue("jobs", Work, policy=bee.Policy(on_error=bee.Archive()))
+
+    @jobs.handler
+    async def handle(job: Work) -> None:
+        raise ValueError("x" * 8000)
+
+    async with hive:
+        await jobs.send_many(Work(number=number) for number in range(300))
+        await hive.run(until_empty=True)
+
+    notes = [[one.note for one in batch if one.note] for batch in broker.batches]
+    assert sum(len(note.detail) for some in notes for note in some) > 2 * 1024 * 1024
+    assert max(sum(len(note.detail) for note in some) for some in notes) <= 1024 * 1024
+
+
 async def test_a_settlement_that_carries_too_much_for_any_batch_goes_out_alone(
     bee_clock: ManualClock,
 ) -> None:

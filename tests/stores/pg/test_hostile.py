@@ -70,6 +70,7 @@ SCHEMAS = [
     "semi;colon'quote",
     "a.b",
     "{brace}",
+    "{schema}",
     "äöü",
     "-- ",
     "\\",

@@ -198,3 +198,20 @@ async def test_a_server_that_hangs_up_between_two_sends_costs_nothing(url: str) 
         await send(broker, "last")
 
         assert 7 == (await broker.stats(QUEUE)).live
+
+
+async def test_who_has_become_idle_while_a_send_waited_is_woken_by_it(url: str) -> None:
+    async with brokers(url, 2, pool_size=2) as (broker, worker):
+        await send(broker, "before")
+        await drained(worker)
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("select bee.send_plain('q', array['a'], array['other'::bytea])")
+            sending = asyncio.create_task(send(broker, "a"))
+            await becomes(lambda: len(ask(url, WAITING)) == 1, "it waits")
+            waiting = asyncio.create_task(worker.wait(QUEUE, timeout=60))
+            await becomes(lambda: ask(url, "select count(*) from bee.idle") == [(1,)], "idle")
+            await asyncio.sleep(0.05)  # so long that it has waited, and is not just slow
+            await other.rollback()
+
+            assert [Sent.CREATED] == await sending
+            await asyncio.wait_for(waiting, 3)
