@@ -38,6 +38,8 @@ do $$ declare made regprocedure; begin
   for made in select oid from pg_proc where pronamespace = 'bee'::regnamespace loop
     execute format('alter function %s set search_path to fake, bee, pg_catalog, pg_temp', made);
   end loop;
+  execute format( -- for what is sent as a statement
+    'alter database %I set search_path to fake, public, pg_catalog, pg_temp', current_database());
 end $$;
 """
 
