@@ -96,4 +96,10 @@ def finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def fail(future: asyncio.Future[None], error: Exception) -> None:
+    """The same with an error."""
+    if not future.done():
+        future.set_exception(error)
+
+
 SYSTEM_CLOCK: Clock = SystemClock()

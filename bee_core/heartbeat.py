@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker
 from bee_core.checks import LONGEST_REMARK
-from bee_core.clock import Clock, finish
+from bee_core.clock import Clock, fail, finish
 from bee_core.errors import BrokerUnavailable
 from bee_core.message import Receipt
 from bee_core.stacks import stack_of_thread
@@ -84,7 +84,7 @@ class Heartbeat:
         self._asked_at = -math.inf
         self._worker_loop: asyncio.AbstractEventLoop | None = None
         self._worker_thread = 0
-        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._beating: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
 
@@ -106,10 +106,12 @@ class Heartbeat:
         if self._ended is None:
             return
         self._stopping = True
-        if self._own_loop is not None and self._beating is not None:
+        if self._beating is not None:
             with suppress(RuntimeError):  # its loop is closed: it has ended by itself
-                self._own_loop.call_soon_threadsafe(self._beating.cancel)
+                self._beating.get_loop().call_soon_threadsafe(self._beating.cancel)
         await asyncio.shield(self._ended)
+        if self._thread is not None:
+            self._thread.join()  # this was its last word
 
     def poke(self) -> None:
         """Something is held again. Cheap to call for every job."""
@@ -134,7 +136,9 @@ class Heartbeat:
     def _launch(self, up: asyncio.Future[None]) -> None:
         """Begin to live, in a thread. A simulation does it in another way."""
         name = f"bee:heartbeat:{self._queue}"
-        threading.Thread(target=self._run, args=(up,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(up,), name=name, daemon=True)
+        thread.start()
+        self._thread = thread
 
     # All below runs in the heartbeat's own thread.
 
@@ -149,7 +153,7 @@ class Heartbeat:
         try:
             yield
         except Exception as error:  # there is no clone of this broker, or no loop to be had
-            self._tell(partial(_fail, up, error))
+            self._tell(partial(fail, up, error))
         finally:
             if not self._stopping:
                 self._tell(self._on_died)
@@ -157,7 +161,6 @@ class Heartbeat:
 
     async def _live(self, up: asyncio.Future[None]) -> None:
         broker = self._broker.clone()
-        self._own_loop = asyncio.get_running_loop()
         self._beating = asyncio.create_task(self._beat(broker, up), name="bee:heartbeat")
         if self._stopping:
             self._beating.cancel()
@@ -342,8 +345,3 @@ class Heartbeat:
         except RuntimeError:  # the worker's loop is closed: there is nobody left to tell
             if self._beating is not None:
                 self._beating.cancel()
-
-
-def _fail(future: asyncio.Future[None], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

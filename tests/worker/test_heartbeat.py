@@ -58,6 +58,24 @@ async def test_the_heartbeat_has_a_broker_of_its_own_and_closes_it(bee_clock: Ma
     assert 0 == (await broker.stats("jobs")).live
 
 
+async def test_when_a_worker_has_ended_its_heartbeats_thread_has_ended_too() -> None:
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            pass
+
+    busy = threading.Thread(target=spin, daemon=True)  # others end late beside it
+    busy.start()
+    try:
+        for _ in range(30):
+            await bee.Worker(MemoryBroker(), "jobs", Work, nothing).run(until_empty=True)
+            assert [] == heartbeats()
+    finally:
+        stop.set()
+        busy.join()
+
+
 async def test_all_leases_that_are_due_are_renewed_in_one_call(bee_clock: ManualClock) -> None:
     go_on = asyncio.Event()
 
