@@ -26,7 +26,9 @@ _LEASES = 2.0
 _LEAST = 0.01
 """And at least as much as ends in so many seconds: many that end at once must not wait for it."""
 _BYTES = 8 * 1024 * 1024
-"""But of large ones no more than that."""
+"""But of large ones no more than that: neither ahead nor in one lease."""
+_AT_FIRST = 250
+"""Messages in the first lease, at most: how large they are is not known yet."""
 _WEIGHT = 0.3
 """How much the last lease counts, beside all before it."""
 _STALE = 0.1
@@ -39,7 +41,7 @@ class Pace:
     def __init__(self) -> None:
         self._took = self._rate = 0.0
         self._at = self._ended = 0.0
-        self._size = 1.0  # bytes of a message
+        self._size = _BYTES / _AT_FIRST  # bytes of a message
 
     def leased(self, leases: Sequence[Lease], began: float, now: float, ended: int) -> None:
         """These took from `began` to `now`; so many jobs have ended by now."""
@@ -47,7 +49,8 @@ class Pace:
             self._size = max(1.0, sum([len(lease.body) for lease in leases]) / len(leases))
         self._took += _WEIGHT * (now - began - self._took)
         if now > self._at > 0:
-            self._rate += _WEIGHT * ((ended - self._ended) / (now - self._at) - self._rate)
+            weight = _WEIGHT if now - self._at < _STALE else 1.0
+            self._rate += weight * ((ended - self._ended) / (now - self._at) - self._rate)
         self._at, self._ended = now, ended
 
     def ahead(self, now: float, ended: int) -> int:
@@ -55,8 +58,12 @@ class Pace:
         rate = self._rate
         if now - self._at > _STALE:
             rate = min(rate, (ended - self._ended) / (now - self._at))
-        most = min(BATCH, _BYTES / self._size)
-        return int(min(rate * max(_LEASES * self._took, _LEAST), most))
+        return int(min(rate * max(_LEASES * self._took, _LEAST), BATCH, self.bearable))
+
+    @property
+    def bearable(self) -> int:
+        """How many of the size of the last ones are not too much for one answer."""
+        return max(1, int(_BYTES / self._size))
 
 
 _ONE_STALL = Counters(stalls=1)

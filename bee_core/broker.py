@@ -30,7 +30,8 @@ The rules for every verb
     - It returns what did *not* apply. An empty set means: all of it happened.
     - It neither retries nor logs, and keeps no policy. Trouble that may pass is
       BrokerUnavailable if nothing was done and OutcomeUnknown if that is not certain;
-      the driver's exception is the `__cause__`.
+      the driver's exception is the `__cause__`. BrokerLocked says that one of many was in
+      somebody else's hands for too long: a worker then tries with fewer.
     - Every call ends, well or badly, within a deadline of its own, even if the peer is silent.
     - It may be called concurrently, and cancelled at any await: a cancelled call was applied
       wholly or not at all, and never harms the next one.

@@ -84,6 +84,10 @@ class Member:
             self.capacity.members.remove(self)
             self.capacity.wake()
 
+    def stir(self) -> None:
+        """One of its jobs has ended: somebody may have the slot."""
+        self.capacity.stir()
+
     def rest(self) -> None:
         """Claim no more: its share is free for others, and so are its slots as its jobs end."""
         self.resting = True
@@ -116,6 +120,24 @@ class Member:
         else:
             return 0
         return max(0, want - self.kept)
+
+
+class Alone:
+    """A queue that shares with nobody: it may have all that it has room for."""
+
+    def __init__(self, on_room: Callable[[], None]) -> None:
+        self.stir = on_room
+
+    def claim(self, most: int, *, expecting: bool) -> int:
+        return most
+
+    def give_back(self, *, full: bool) -> None: ...
+
+    def join(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+    def rest(self) -> None: ...
 
 
 class Capacity:

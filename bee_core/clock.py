@@ -1,6 +1,7 @@
 """Where time comes from: for the worker, and for stores that have no clock of their own.
 
-Nothing else in bee reads a clock. `bee_core.testing.ManualClock` is one that tests move.
+Nothing else makes bee wait. `bee_core.testing.ManualClock` is one that tests move. Dates that
+people give or read, such as `at=` and what `bee doctor` shows, are by the machine's own.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     BeeError
     ├── BrokerError             the store said no; `__cause__` holds the driver's own exception
     │   ├── BrokerUnavailable   nothing was done, and it may pass: try again later
+    │   │   └── BrokerLocked    somebody else has a part of what it is about: try with less
     │   ├── OutcomeUnknown      it may have been done; settle, extend, a send that keeps: repeat it
     │   ├── BrokerFull          the store has no room; leasing and settling still work
     │   ├── BrokerClosed        this object was closed, or belongs to another event loop or process
@@ -51,6 +52,10 @@ class BrokerError(BeeError):
 
 class BrokerUnavailable(BrokerError):
     """The store could not be reached or could not answer now. Nothing was done."""
+
+
+class BrokerLocked(BrokerUnavailable):
+    """Somebody else has locked something that the call is about, and did not let go in time."""
 
 
 class OutcomeUnknown(BrokerError):

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from bee_core.batches import BATCH
 from bee_core.broker import Broker, Inspector
-from bee_core.capacity import Member, Place
+from bee_core.capacity import Alone, Member, Place
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
+from bee_core.portion import Portion
 from bee_core.trouble import Trouble, own_cancellation
 
 
@@ -82,25 +82,25 @@ class Fetcher:
         self.hungry = False
         """Whether its last lease came back full."""
         self._stopped = False
+        self._portion = Portion()
         self.last_fetched: float | None = None
         """When the broker last answered, or when there was last no room to ask for more."""
         self.full = False
         """Whether it waits for room."""
         self._more_room = asyncio.Event()
-        self._member: Member | None = None
-        if place is not None:
-            self._member = Member(place, room=room, running=running, on_room=self._more_room.set)
+        on_room = self._more_room.set
+        self._member: Member | Alone = (
+            Member(place, room=room, running=running, on_room=on_room) if place else Alone(on_room)
+        )
         self._waiting: Waiting | None = None
 
     def join(self) -> None:
         """From now on its share of the capacity is kept for it."""
-        if self._member is not None:
-            self._member.join()
+        self._member.join()
 
     def leave(self) -> None:
         """It uses nothing of the capacity any more."""
-        if self._member is not None:
-            self._member.leave()
+        self._member.leave()
 
     async def run(self, *, max_jobs: float, until_empty: bool) -> None:
         """Return when stopped, when enough jobs were started, or when there is nothing left.
@@ -110,8 +110,7 @@ class Fetcher:
         try:
             await self._fetch(max_jobs, until_empty)
         finally:
-            if self._member is not None:
-                self._member.rest()
+            self._member.rest()
 
     def stop(self) -> None:
         """Take no more."""
@@ -121,10 +120,7 @@ class Fetcher:
 
     def made_room(self) -> None:
         """The worker can take more than a moment ago; or others can, who share its capacity."""
-        if self._member is not None:
-            self._member.capacity.stir()
-        elif self.full:
-            self._more_room.set()
+        self._member.stir()
 
     def look_again(self) -> None:
         """Do not wait for a wake-up any longer."""
@@ -139,7 +135,7 @@ class Fetcher:
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
         while not self._stopped:
-            most = min(self._room(), BATCH)
+            most = min(self._room(), self._portion.most)
             if max_jobs < math.inf:
                 started, waiting = self._jobs()
                 if started >= max_jobs:
@@ -147,7 +143,7 @@ class Fetcher:
                 # Those that wait may yet have to be given back: then others take their places.
                 most = min(most, int(max_jobs) - started - waiting)
             expecting = expecting or most < 1
-            limit = most if self._member is None else self._member.claim(most, expecting=expecting)
+            limit = self._member.claim(most, expecting=expecting)
             if limit < 1 and expecting:
                 self._more_room.clear()
                 self.full = True
@@ -163,8 +159,7 @@ class Fetcher:
                 continue
             expecting = self.hungry = len(leases) >= limit
             self._on_leases(leases, asked_at, full=expecting)
-            if self._member is not None:
-                self._member.give_back(full=expecting)
+            self._member.give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()
             woken = False
@@ -189,13 +184,13 @@ class Fetcher:
         except BaseException as error:
             if own_cancellation(error):
                 raise
-            if self._member is not None:
-                self._member.give_back(full=False)
+            self._portion.failed(limit, self._clock.now())
+            self._member.give_back(full=False)
             await self._trouble.back_off("lease", error)
             return None
-        if self._trouble.failures:
-            self._trouble.over("lease")
+        self._trouble.over("lease")
         self.last_fetched = self._clock.now()
+        self._portion.worked(self.last_fetched)
         return leases
 
     async def _wait(self) -> bool:
@@ -225,8 +220,7 @@ class Fetcher:
         if trouble is not None:
             await self._trouble.back_off("wait", trouble)
             return False
-        if self._trouble.failures:
-            self._trouble.over("wait")
+        self._trouble.over("wait")
         return self._clock.now() < until
 
     async def _is_ready(self) -> bool:

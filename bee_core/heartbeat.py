@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
 
 from bee_core.attempt import Attempt, LostLease
 from bee_core.broker import Broker
@@ -24,6 +23,7 @@ from bee_core.checks import LONGEST_REMARK
 from bee_core.clock import Clock, fail, finish
 from bee_core.errors import BrokerUnavailable
 from bee_core.message import Receipt
+from bee_core.renewal import Renewal, Said
 from bee_core.stacks import stack_of_thread
 from bee_core.text import storable
 from bee_core.trouble import own_cancellation
@@ -32,13 +32,6 @@ _CLOSING = 5.0
 """Seconds for the clone to close its connections."""
 _SOON = 1.0
 """Seconds between two calls, at least, of which the second is not due for its leases' sake."""
-
-
-class Said(NamedTuple):
-    """What the broker does not know yet of some of those that are held, by id."""
-
-    progress: Mapping[str, str]
-    remarks: Mapping[str, str]
 
 
 class Heartbeat:
@@ -64,6 +57,7 @@ class Heartbeat:
         self._queue = queue
         self._lease = lease
         self._margin = min(1.0, lease / 10)  # handlers are stopped before the lease has run out
+        self._renewal = Renewal(queue, lease, self._margin / 2, clock)
         self._watch = min(lease / 3, max(lease / 30, 0.1), 1.0)
         """Seconds after which the worker's loop is asked for another sign."""
         self._clock = clock
@@ -219,8 +213,9 @@ class Heartbeat:
             soonest = min(attempt.leased_until for attempt in held)
             until = soonest - self._margin if due else soonest - 2 * third  # in time for the others
             try:
-                lost = await self._extend(broker, old, news, until)
-                self._after_success(old, lost, news, before)
+                renewed = partial(self._renewed, news, before)
+                await self._renewal.renew(broker, old, news, until, renewed)
+                self._works()
             except BaseException as error:  # whatever a broker raises, the thread must go on
                 if own_cancellation(error):
                     raise
@@ -246,55 +241,20 @@ class Heartbeat:
             return [a for a in held if a in due or a.lease.receipt.id in about]
         return due
 
-    async def _extend(
-        self, broker: Broker, old: Sequence[Attempt], news: Said, until: float
-    ) -> AbstractSet[Receipt]:
-        """Renew leases, but do not wait for longer than these, or newer ones, may last."""
-        left = min(until - self._clock.now(), self._lease / 3)
-        receipts = [attempt.lease.receipt for attempt in old]
-
-        async def extend() -> AbstractSet[Receipt]:
-            return await broker.extend(
-                self._queue,
-                receipts,
-                duration=self._lease,
-                progress=news.progress,
-                remarks=news.remarks,
-            )
-
-        extending = asyncio.create_task(extend(), name="bee:extend")
-        try:
-            await self._limited(extending, max(left, self._margin / 2))
-            return extending.result()
-        finally:
-            extending.cancel()
-
-    async def _limited(self, work: asyncio.Task[AbstractSet[Receipt]], seconds: float) -> None:
-        limit = asyncio.create_task(self._clock.sleep(seconds), name="bee:limit")
-        both: set[asyncio.Task[Any]] = {work, limit}
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            limit.cancel()
-        if not work.done():
-            raise BrokerUnavailable("extend did not answer while the lease lasted")
-
-    def _after_success(
-        self,
-        old: Sequence[Attempt],
-        lost: AbstractSet[Receipt],
-        news: Said,
-        before: float,
+    def _renewed(
+        self, news: Said, at: float, some: Sequence[Attempt], lost: AbstractSet[Receipt]
     ) -> None:
-        for attempt in old:
+        for attempt in some:
             if attempt.lease.receipt not in lost:
-                attempt.leased_until = before + self._lease
+                attempt.leased_until = at + self._lease
                 attempt.told = news.progress.get(attempt.lease.receipt.id, attempt.told)
                 if attempt.remark == news.remarks.get(attempt.lease.receipt.id):
                     attempt.remark = None
-        gone = [attempt for attempt in old if attempt.lease.receipt in lost]
+        gone = [attempt for attempt in some if attempt.lease.receipt in lost]
         if gone:
             self._tell(partial(self._on_lost, gone, LostLease.CERTAIN))
+
+    def _works(self) -> None:
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._on_recovered, "extend"))

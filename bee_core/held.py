@@ -88,7 +88,7 @@ class Held:
         self._inbox = Inbox(self._open, on_failure)
         self._attempts: dict[int, Attempt] = {}  # by token: running, or ended and not yet settled
         self._early = Early(clock, self._give_back)  # those of them that wait for a slot
-        self._pace = Pace() if ahead else None
+        self._pace, self._ahead = Pace(), ahead
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
         self._frail = False  # whether one stall ends a job here: none is leased before it can run
@@ -138,10 +138,10 @@ class Held:
         """How many more messages it could take."""
         unopened, slots = self._inbox.count, self.slots
         free = slots.size - len(slots.running) - unopened - len(self._early.line)
-        if self._pace is not None and not self._frail:
+        if self._ahead and not self._frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         most = self._most_unsettled if self.settler.failing else self._most
-        return min(free, most - unopened - len(self._attempts))
+        return min(free, most - unopened - len(self._attempts), self._pace.bearable)
 
     def jobs(self) -> tuple[int, int]:
         """How many were started so far, and how many wait for a slot."""
@@ -152,9 +152,8 @@ class Held:
 
         `full` says that as many came as were asked for.
         """
-        if self._pace is not None:
-            self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
-        self._inbox.add(leases, asked_at, soon=full and self._pace is not None)
+        self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
+        self._inbox.add(leases, asked_at, soon=full and self._ahead)
 
     def _open(self, leases: Sequence[Lease], asked_at: float) -> None:
         now, until = self._clock.now(), asked_at + self._lease

@@ -30,7 +30,15 @@ from bee_core.events import (
     log,
 )
 from bee_core.logs import LONGEST_ERROR, error_line, shown
-from bee_core.outcome import Failed, Malformed, Stalled, TimedOut, Unknown, reason_of
+from bee_core.outcome import (
+    Failed,
+    Interrupted,
+    Malformed,
+    Stalled,
+    TimedOut,
+    Unknown,
+    reason_of,
+)
 from bee_core.stored import Finding
 
 _SECONDS = {
@@ -46,7 +54,8 @@ _MOST_SHOWN = 10
 
 
 def log_events(event: Event) -> None:
-    """The default observer: trouble as errors and warnings, workers as info, the rest as debug.
+    """The default observer: trouble as errors and warnings, workers and jobs that they have
+    interrupted as info, the rest as debug.
 
     A record's text has its fields as key=value; `record.bee` has them as they are, `event` and
     `tag` among them.
@@ -109,7 +118,11 @@ def log_events(event: Event) -> None:
 def _log_settled(event: AttemptSettled) -> None:
     outcome, cause = event.outcome, None
     bad = isinstance(outcome, Failed | TimedOut | Stalled | Malformed | Unknown)
-    level = logging.WARNING if bad else logging.DEBUG
+    level = logging.DEBUG
+    if bad:
+        level = logging.WARNING
+    elif isinstance(outcome, Interrupted):
+        level = logging.INFO
     if not log.isEnabledFor(level):
         return
     fields: dict[str, Any] = {

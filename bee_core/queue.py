@@ -105,23 +105,17 @@ class Queue(Generic[J]):
         key       of the jobs with one key only so many run at once: one, unless the workers'
                   `throttle` says otherwise
         """
-        timed = type(delay) is not float or delay or at is not None
-        ranked = type(priority) is not int or priority
-        named = id is not None or key is not None or if_taken is not KEEP
-        if timed or ranked or named or policy is not None or headers is not NO_HEADERS:
-            draft = self.draft(
-                job,
-                id=id,
-                delay=delay,
-                at=at,
-                priority=priority,
-                policy=policy,
-                headers=headers,
-                if_taken=if_taken,
-                key=key,
-            )
-        else:
-            draft = self._plain(job)
+        draft = self.draft(
+            job,
+            id=id,
+            delay=delay,
+            at=at,
+            priority=priority,
+            policy=policy,
+            headers=headers,
+            if_taken=if_taken,
+            key=key,
+        )
         drafts, send = [draft], self._sender
         try:
             [sent] = await send(self.name, drafts)

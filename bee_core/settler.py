@@ -2,12 +2,14 @@
 
 One `settle` is under way at a time; what ends meanwhile goes out together in the next. So a
 busy worker sends few, large batches and an idle one does not wait. Trouble is retried with the
-same receipts until it passes: the token makes that safe.
+same receipts until it passes: the token makes that safe. What somebody has locked is found by
+halving, and tried by itself: the others must not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -17,7 +19,13 @@ from bee_core.attempt import Attempt
 from bee_core.batches import BATCH, BATCH_BYTES
 from bee_core.broker import Broker
 from bee_core.disposition import Reschedule
-from bee_core.errors import BrokerError, BrokerFull, BrokerUnavailable, OutcomeUnknown
+from bee_core.errors import (
+    BrokerError,
+    BrokerFull,
+    BrokerLocked,
+    BrokerUnavailable,
+    OutcomeUnknown,
+)
 from bee_core.message import Counters, Receipt, Settlement
 from bee_core.outcome import Outcome
 from bee_core.trouble import Trouble, own_cancellation
@@ -55,6 +63,8 @@ class Settler:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._waiting: list[Ended] = []
+        self._locked: deque[Sequence[Ended]] = deque()
+        """Batches in which somebody has locked something, smaller and smaller."""
         self._under_way: list[Ended] = []
         self._unsure: set[int] = set()
         self._dropped = False
@@ -74,22 +84,16 @@ class Settler:
     async def run(self) -> None:
         """Settle what is put, for ever."""
         while True:
-            if not self._waiting:
+            if not self._waiting and not self._locked:
                 self._done.set()
                 self._more.clear()
                 await self._more.wait()
-            while self._waiting:
+            if self._waiting:
                 end = _batch_end(self._waiting)
                 batch, self._waiting = self._waiting[:end], self._waiting[end:]
-                self._under_way = batch
-                try:
-                    await self._settle(batch)
-                except BaseException:  # what has no answer yet is for whoever takes over
-                    self._unsure |= {ended.settlement.receipt.token for ended in self._under_way}
-                    self._waiting[:0] = self._under_way
-                    raise
-                finally:
-                    self._under_way = []
+                await self._see_to(batch)
+            if self._locked:
+                await self._see_to(self._locked.popleft())
 
     async def flush(self) -> None:
         """Return when everything put so far is settled."""
@@ -99,8 +103,20 @@ class Settler:
         """Tell the broker nothing any more."""
         self._dropped = True
 
+    async def _see_to(self, batch: Sequence[Ended]) -> None:
+        """Settle these; what has no answer if that is cut short is for whoever takes over."""
+        self._under_way = list(batch)
+        try:
+            await self._settle(batch)
+        except BaseException:
+            self._unsure |= {ended.settlement.receipt.token for ended in self._under_way}
+            self._waiting[:0] = self._under_way
+            raise
+        finally:
+            self._under_way = []
+
     async def _settle(self, batch: Sequence[Ended]) -> None:
-        """Until the broker has answered for every one of them."""
+        """Until the broker has answered for every one of them, or found it locked."""
         certain = True
         while True:
             try:
@@ -108,6 +124,11 @@ class Settler:
             except BaseException as error:
                 if own_cancellation(error):
                     raise
+                if isinstance(error, BrokerLocked):
+                    if not certain:
+                        self._unsure |= {ended.settlement.receipt.token for ended in batch}
+                    await self._halve(batch, error)
+                    return
                 if isinstance(error, _PASSING):
                     certain = certain and not isinstance(error, OutcomeUnknown)
                     self.failing = True
@@ -122,7 +143,8 @@ class Settler:
                         await self._settle([ended])
                 return
             self.failing = False
-            self._trouble.over("settle")
+            if not self._locked:
+                self._trouble.over("settle")
             unsure = self._answered(batch)
             if lost:  # as a rule, none is
                 for ended in batch:
@@ -132,6 +154,14 @@ class Settler:
                 batch = [ended for ended in batch if ended.settlement.receipt not in lost]
             self._on_settled(batch)
             return
+
+    async def _halve(self, batch: Sequence[Ended], error: BrokerLocked) -> None:
+        """Somebody has locked one of them: so the others need not wait for it."""
+        middle = len(batch) // 2
+        self._locked += [half for half in (batch[:middle], batch[middle:]) if half]
+        self._under_way = [one for one in self._under_way if one not in batch]
+        if not middle:
+            await self._trouble.back_off("settle", error)
 
     def _answered(self, batch: Sequence[Ended]) -> AbstractSet[int]:
         """Of these nothing is under way any more. Return which had been asked about before."""

@@ -2,7 +2,7 @@
 
 Its parts, all in one event loop but for the heartbeat:
 
-    fetcher        leases as many messages as there are free slots    (fetcher.py)
+    fetcher        leases what there is room for, and some ahead      (fetcher.py, ahead.py)
     held           what was leased, until it is settled               (held.py)
         slots      one task per job, one timer for all deadlines      (slots.py, attempt.py)
         settler    one batch under way, the next one forming          (settler.py)

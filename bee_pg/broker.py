@@ -328,11 +328,22 @@ def _parameters(url: str) -> dict[str, Any]:
 
 
 def _in_turn(settlements: Sequence[Settlement]) -> Sequence[Sequence[Settlement]]:
-    """All at once; but one by one if a draft among them meets a message that is settled here.
+    """All at once; but in several parts if a draft among them meets a message of another one.
 
     `settle.sql` takes each of its steps for all of them before it takes the next.
     """
-    sent = {draft.id for settlement in settlements for draft in settlement.then}
-    if any(settlement.receipt.id in sent for settlement in settlements):
-        return [[settlement] for settlement in settlements]
-    return [settlements]
+    if not any(settlement.then for settlement in settlements):
+        return [settlements]
+    pages: list[list[Settlement]] = [[]]
+    settled: set[str] = set()
+    sent: set[str] = set()
+    for settlement in settlements:
+        own = settlement.receipt.id
+        drafts = {draft.id for draft in settlement.then} - {own}
+        if own in sent or drafts & settled:
+            pages.append([])
+            settled, sent = set(), set()
+        pages[-1].append(settlement)
+        settled.add(own)
+        sent |= drafts
+    return pages

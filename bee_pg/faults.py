@@ -7,6 +7,7 @@ import psycopg
 from bee_core.errors import (
     BrokerError,
     BrokerFull,
+    BrokerLocked,
     BrokerMisconfigured,
     BrokerUnavailable,
     OutcomeUnknown,
@@ -17,8 +18,8 @@ _AGAIN = frozenset({"40001", "40P01"})
 """A serialization failure and a deadlock: rolled back, and will work when tried again."""
 _FULL = frozenset({"53100", "53200"})
 """No disk, no memory."""
-_PASSES = frozenset({"53300", "53400", "55P03", "57014", "25006", "55000"})
-"""Too many connections, or some other limit; no lock in time; cancelled; a standby; not ready."""
+_PASSES = frozenset({"53300", "53400", "57014", "25006", "55000"})
+"""Too many connections, or some other limit; cancelled; a standby; not ready."""
 _NO_SCHEMA = frozenset({"3F000", "42P01", "42883", "42704"})
 """A schema, table, function or type that is not there."""
 
@@ -40,6 +41,8 @@ def translate(error: psycopg.Error, *, schema: str = "") -> BrokerError:
         return SchemaMissing(f"schema {schema!r} is not complete: {text}. Run: bee db apply")
     if state == "42501":
         return BrokerMisconfigured(f"{text}. {_GRANTS.format(schema=schema)}")
+    if state == "55P03":
+        return BrokerLocked(text)
     if state in _AGAIN or state in _PASSES:
         return BrokerUnavailable(text)  # the statement was rolled back
     if not state or state[:2] in ("08", "57", "58", "XX"):

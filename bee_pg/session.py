@@ -85,7 +85,7 @@ class Session:
         return await self._call(statement, arguments, until)
 
     async def _run_on(self, queue: str, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
-        """The same for one that begins with the name of a queue."""
+        """The rows of a function whose first argument is the name of a queue."""
         types = f"%b::text, {types}" if types else "%b::text"
         return await self._run(verb, types, check_queue(queue), *arguments)
 

@@ -42,7 +42,7 @@ from bee_core.message import (
 from bee_core.packing import is_plain
 from bee_core.url import Url, as_url
 from bee_redis import keys
-from bee_redis.address import Links, links
+from bee_redis.address import links
 from bee_redis.ids import pack_id, unpack_id
 from bee_redis.inspector import RedisInspector
 from bee_redis.leases import leases
@@ -88,7 +88,7 @@ class RedisBroker(RedisInspector, Store):
 
     def __init__(
         self,
-        url: str = "redis://localhost",
+        url: str | Url = "redis://localhost",
         *,
         pool_size: int = 10,
         deadline: Duration = 5.0,
@@ -98,57 +98,14 @@ class RedisBroker(RedisInspector, Store):
         check: bool = True,
         shards: int | None = None,
     ) -> None:
-        address = Url(url := as_url(url))
-        self._read_options(
-            links(address, deadline=seconds(deadline, "deadline", least=0.01)),
-            pool_size=pool_size,
-            deadline=seconds(deadline, "deadline", least=0.01),
-            prefix=prefix,
-            fsync=fsync,
-            replicas=replicas,
-            check=check,
-            shards=shards,
-        )
-        address.finish()
-
-    @classmethod
-    def from_url(cls, url: Url) -> RedisBroker:
-        """`redis://`, `rediss://`, `unix://`, and the two with `+cluster` and `+sentinel`."""
-        shards = url.integer("shards")
-        broker = cls.__new__(cls, shards=shards)
-        deadline = url.number("deadline", least=0.01) or 5.0
-        broker._read_options(
-            links(url, deadline=deadline),
-            pool_size=url.integer("pool_size") or 10,
-            deadline=deadline,
-            prefix=url.string("prefix") or keys.PREFIX,
-            fsync=url.flag("fsync") or False,
-            replicas=url.integer("replicas") or 0,
-            check=url.flag("check") is not False,
-            shards=shards,
-        )
-        url.finish()
-        return broker
-
-    def _read_options(
-        self,
-        where: Links,
-        *,
-        pool_size: int,
-        deadline: float,
-        prefix: str,
-        fsync: bool,
-        replicas: int,
-        check: bool,
-        shards: int | None = None,
-    ) -> None:
+        address = url if isinstance(url, Url) else Url(url := as_url(url))
+        self._deadline = deadline = seconds(deadline, "deadline", least=0.01)
+        self._where = where = links(address, deadline=deadline)
         if where.cluster and (fsync or replicas):
             raise InvalidOption("fsync and replicas are not to be had in a cluster")
         if not prefix or not prefix.isprintable() or "{" in prefix or "}" in prefix:
             raise InvalidOption(f"prefix must be printable text without braces, not {prefix!r}")
-        self._where = where
         self._pool_size = check_whole(pool_size, "pool_size", least=1)
-        self._deadline = deadline
         self._prefix = prefix
         self._fsync = fsync
         self._confirm = ()
@@ -159,7 +116,22 @@ class RedisBroker(RedisInspector, Store):
                 ("WAITAOF", 1, replicas, patience) if fsync else ("WAIT", replicas, patience)
             )
         self._check = check
+        address.finish()
         self._start_afresh()
+
+    @classmethod
+    def from_url(cls, url: Url) -> RedisBroker:
+        """`redis://`, `rediss://`, `unix://`, and the two with `+cluster` and `+sentinel`."""
+        return cls(
+            url,
+            pool_size=url.integer("pool_size") or 10,
+            deadline=url.number("deadline", least=0.01) or 5.0,
+            prefix=url.string("prefix") or keys.PREFIX,
+            fsync=url.flag("fsync") or False,
+            replicas=url.integer("replicas") or 0,
+            check=url.flag("check") is not False,
+            shards=url.integer("shards"),
+        )
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
@@ -189,15 +161,10 @@ class RedisBroker(RedisInspector, Store):
             return []
         reply: Any = b""
         until = self._until()
-        if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:  # `_store`, for less
-            if type(queue) is not str or queue not in self._known:
-                await self._list_first(check_queue(queue), until)
-            one = (pack_id(drafts[0].id), drafts[0].body)
-            reply = await self._run("send_one", queue, *one, until=until)
-            if reply.startswith(b"!"):
-                await self._list_again(queue, until)
-                reply = reply[1:]
-        if not reply:
+        if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:
+            one = pack_id(drafts[0].id), drafts[0].body
+            reply = await self._store("send_one", queue, *one, until=until)
+        if not reply:  # it was not for `send_one.lua`
             reply = await self._store("send", queue, *drafts_arguments(drafts), until=until)
         if isinstance(reply, list):
             raise IdTaken(queue, map(unpack_id, reply))

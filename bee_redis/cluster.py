@@ -54,7 +54,7 @@ class ClusterLink:
         for hops in itertools.count():
             try:
                 node = self._node(where)
-                return await node.call(key, request, until=until, asking=asking)
+                return await node.call(key, request, until=until, confirm=confirm, asking=asking)
             except BrokerError as error:
                 cause, asking = error.__cause__, False
                 if isinstance(cause, redis_errors.AskError):  # for this once, or (MOVED) for good

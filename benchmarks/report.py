@@ -126,7 +126,7 @@ def _how(results: Results) -> list[str]:
         "",
         "- Every contender is a program in `benchmarks/contenders/`, with pinned versions and the settings that its own"
         " documentation calls the best, crash-safe where it has the choice; its docstring says which. Each runs in an"
-        " environment of its own. bee has its defaults, uvloop, a log on INFO and 100 jobs at once.",
+        " environment of its own. bee has uvloop, a log on INFO and 100 jobs at once, and otherwise its defaults.",
         "- *The limit* is a loop written by hand for each store: ids sent once, any number of queues, leases that end and"
         " are taken over and prolonged, tokens that grow, deliveries counted, ordered by priority and due time; one task"
         " for each job, batches of 100, one script or statement for a batch, no library around it. It has less to do than"
@@ -171,8 +171,8 @@ def readme(results: Results, text: str) -> str:
             "",
             *tables.table(head, rows, left=2),
             "",
-            f"One worker process, jobs that do nothing, {results.machine.processors} processors, {results.date[:10]}:"
-            " [everything, and how](docs/explanation/speed.md).",
+            f"One worker process, jobs that do nothing, {results.machine.processors} processors, {results.date[:10]}; bee"
+            " on uvloop, 100 jobs at once: [everything, and how](docs/explanation/speed.md).",
             "",
             "",
         ]

@@ -38,9 +38,9 @@ GROUPS = {
     ),
     "Errors": (
         "BeeError InvalidInput InvalidName InvalidOption InvalidPayload PayloadTooLarge IdTaken "
-        "UnknownScheme NoHandler MustAwait BrokerError BrokerUnavailable OutcomeUnknown BrokerFull "
-        "BrokerMisconfigured SchemaMissing SchemaMismatch BrokerClosed DecodeError UnknownJob "
-        "PermanentError JobFailed NoResult ResultTimeout WorkerStuck"
+        "UnknownScheme NoHandler MustAwait BrokerError BrokerUnavailable BrokerLocked "
+        "OutcomeUnknown BrokerFull BrokerMisconfigured SchemaMissing SchemaMismatch BrokerClosed "
+        "DecodeError UnknownJob PermanentError JobFailed NoResult ResultTimeout WorkerStuck"
     ),
 }
 

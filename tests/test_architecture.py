@@ -41,7 +41,7 @@ LAYERS = [
     ["diagnosis", "queue", "schema", "sharing"],
     ["delivery"],
     ["attempt", "ticks"],
-    ["handlers", "moving", "planner", "opentelemetry"],
+    ["handlers", "moving", "planner", "opentelemetry", "portion", "renewal"],
     ["heartbeat", "hive_queue", "inbox", "fetcher", "settler", "slots", "verdict"],
     ["ahead", "reporter"],
     ["held"],
@@ -52,6 +52,7 @@ LAYERS = [
     ["bee_core"],
     ["testing"],
     ["cli"],
+    ["__main__"],
 ]
 
 # (importer, imported) that go upwards, for the type checker alone.

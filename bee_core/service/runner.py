@@ -114,9 +114,16 @@ class Runner:
         return code
 
     def _on_signal(self, count: int) -> None:
+        running = sum(queue.running for queue in self._hive.health().queues.values())
+        jobs = "1 job runs" if running == 1 else f"{running} jobs run"
         if count > 1:
+            if running:
+                log.info("stopping: %s, and no longer", jobs)
             self._hive.stop(grace=0)
             return
+        if running:
+            grace, _ = self._hive.patience
+            log.info("stopping: %s, for %g s at most; a second signal interrupts", jobs, grace)
         self._hive.stop()
         self._leave()
         self._seeing_off = asyncio.create_task(self._see_off(), name="bee:seeing-off")

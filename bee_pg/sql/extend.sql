@@ -1,12 +1,13 @@
 -- Hide held messages for `duration` from now.
 -- progress  per receipt what is to be kept of how far it is, or null
 -- remarks   per receipt what was noticed, or null
+-- locks     its messages, and does not wait long for them: who calls this tries fewer then
 -- returns   the numbers, from 1, of the receipts that are lost
 create or replace function extend(
   queue text, ids text[], tokens bigint[], duration double precision,
   progress bytea[] default null, remarks bytea[] default null
 ) returns bigint[]
-language plpgsql set search_path from current set lock_timeout = '3s'
+language plpgsql set search_path from current set lock_timeout = '500ms'
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare

@@ -6,6 +6,8 @@
 --           nothing else is given but, if there is one, the one reason and detail of them all
 -- then_of   per draft to be sent: the number, from 1, of the receipt it belongs to
 -- returns   the numbers of the receipts that are lost
+-- locks     its messages. It does not wait long for them, as who calls this tries fewer then; but for longer than
+--           PostgreSQL takes to notice that two wait for each other
 -- plans     are made once for a session, as in `lease`; but not for what is sent
 create or replace function settle(
   queue text, ids text[], tokens bigint[], ways text,
@@ -17,7 +19,7 @@ create or replace function settle(
   then_keys text[] default null, then_awaits integer[] default null, then_parents text[] default null,
   results bytea[] default null, keeps double precision[] default null, summaries text[] default null
 ) returns bigint[]
-language plpgsql set search_path from current set lock_timeout = '3s'
+language plpgsql set search_path from current set lock_timeout = '1500ms'
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare

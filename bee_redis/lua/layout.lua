@@ -1,5 +1,5 @@
 -- The keys of a queue, how records are packed, and the least that a script needs. It stands in front of
--- every script but send_one.lua; it does nothing by itself.
+-- every script but send_one.lua and rights.lua; it does nothing by itself.
 --
 -- KEYS  1 ready    zset  -priority -> spot, name       (in order of delivery, byte by byte)
 --       2 delayed  zset  due -> 128 - priority, number, name (not due when last looked at)

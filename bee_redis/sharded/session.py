@@ -58,9 +58,9 @@ class Parts(RedisBroker):
 class ShardedSession(RedisBroker):
     """It speaks for whole queues (mark, registry); `_parts` does what is done to parts."""
 
-    def _read_options(self, *arguments: Any, shards: int | None = None, **options: Any) -> None:
+    def __init__(self, *arguments: Any, shards: int | None = None, **options: Any) -> None:
         self._spread = check_shards(1 if shards is None else shards)
-        super()._read_options(*arguments, **options)
+        super().__init__(*arguments, **options)
 
     def _start_afresh(self) -> None:
         super()._start_afresh()

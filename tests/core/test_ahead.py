@@ -65,6 +65,20 @@ def test_when_jobs_no_longer_end_nothing_is_leased_ahead() -> None:
     assert pace.ahead(now + 0.5, ended) == 0
 
 
+def test_what_was_before_a_long_job_is_forgotten_with_the_first_lease_after_it() -> None:
+    pace, now, ended = at_work(every=0.010, took=0.002, ending=100)
+    pace.leased([Lease(Receipt("a", 1), b"")], now + 1.0, now + 1.002, ended + 1)
+
+    assert pace.ahead(now + 1.01, ended + 1) == 0
+
+
+def test_one_lease_is_no_more_than_eight_megabytes_and_the_first_no_more_than_250() -> None:
+    pace, _, _ = at_work(every=0.010, took=0.002, ending=100, size=100 * 1024)
+
+    assert 81 == pace.bearable
+    assert 250 == Pace().bearable
+
+
 def test_a_clock_that_stands_still_leases_nothing_ahead() -> None:
     pace, now, ended = at_work(every=0.0, took=0.0, ending=100)
 

@@ -9,15 +9,6 @@ def bug(name: str, function: str, old: str, new: str, *proof: str) -> Bug:
     return Bug(name, f"bee_pg/sql/{function}.sql", old, new, proof)
 
 
-SENT_AS_IT_IS = Bug(
-    "sending an id again replaces its message",
-    "bee_pg/statements/send_one.sql",
-    "on conflict (queue, id) do nothing",
-    "on conflict (queue, id) do update set body = excluded.body",
-    ("test_an_id_that_is_held_is_still_taken",),
-)
-
-
 TOKEN_CHECKS = (
     bug(
         "extend does not look at the token",
@@ -128,7 +119,13 @@ OTHERS = (
         "where false",
         "test_in_no_stretch_of_time_more_is_delivered_than_is_allowed",
     ),
-    SENT_AS_IT_IS,
+    Bug(
+        "sending an id again replaces its message",
+        "bee_pg/statements/send_one.sql",
+        "on conflict (queue, id) do nothing",
+        "on conflict (queue, id) do update set body = excluded.body",
+        ("test_an_id_that_is_held_is_still_taken",),
+    ),
     bug(
         "a delay is ignored",
         "deliver",

@@ -38,7 +38,10 @@ option = partial(click.option, cls=Configured)
 @option("--url", type=UrlText, metavar="URL", help="The broker. Otherwise what the program says.")
 @option("--queues", metavar="A,B", help="These only. Otherwise all that have handlers.")
 @option(
-    "--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs at once, for each queue."
+    "--concurrency",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Jobs at once, for each queue; otherwise what the program says, or 10.",
 )
 @option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="So many processes, watched over."

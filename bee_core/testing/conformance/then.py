@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bee_core.disposition import Archive, Delete, Reschedule
+from bee_core.disposition import Archive, Delete, Disposition, Reschedule
 from bee_core.message import Reject, Settlement, Update
 from bee_core.testing.conformance.harness import Conformance
 from bee_core.testing.conformance.steps import (
@@ -149,6 +149,29 @@ class Following(Conformance):
 
             assert (b"second", 0) == (after.body, after.counters.deliveries)
             assert before.incarnation < after.incarnation
+
+    async def test_messages_settled_together_may_each_be_followed_by_itself(self) -> None:
+        async with self.harness() as h:
+            await send(h, "lost")
+            stale = await lapse_one(h)
+            await send(h, "deleted", "archived", "repeated")
+            held = {one.receipt.id: one for one in await lease(h)}
+            ways: dict[str, Disposition] = {
+                "deleted": Delete(),
+                "archived": Archive(),
+                "repeated": Reschedule(delay=LONG),
+            }
+            again = [
+                Settlement(held[id].receipt, way, then=[draft(h, id, b"second", if_taken=Update())])
+                for id, way in ways.items()
+            ]
+            late = Settlement(stale.receipt, Delete(), then=[draft(h, "lost", b"second")])
+
+            lost = await h.broker.settle(h.queue, [again[0], late, *again[1:]])
+
+            assert {stale.receipt} == lost
+            assert {b"second"} == {(await look(h, id)).body for id in ways}
+            assert b"second" != (await look(h, "lost")).body
 
     async def test_what_follows_may_change_the_message_that_is_repeated(self) -> None:
         async with self.harness() as h:
