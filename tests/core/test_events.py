@@ -81,7 +81,7 @@ SAMPLES: list[tuple[Event, int, str]] = [
     ),
     (
         settled(Interrupted(), Reschedule(front=True)),
-        logging.DEBUG,
+        logging.INFO,
         "interrupted send_email queue=mail id=id-1 attempt=2 in=0.250s again_in=0.0s",
     ),
     (

@@ -57,6 +57,9 @@ async def test_the_second_signal_does_not_wait_for_the_grace(service: Service) -
 
     assert 0 == await service.code(process, within=5)
     assert 1 == (await service.stored(id)).counters.releases
+    assert "stopping: 1 job runs, for 3600 s at most; a second signal interrupts" in service.said()
+    assert "stopping: 1 job runs, and no longer" in service.said()
+    assert f"id={id}" in next(line for line in service.said().splitlines() if "interrupted" in line)
 
 
 async def test_the_third_signal_ends_it_there_and_then(service: Service) -> None:
