@@ -44,15 +44,18 @@ class Renewal:
 
         What somebody has locked is found by halving: the others must not suffer for it.
         """
-        parts, locked = deque([old]), None
+        parts: deque[Sequence[Attempt]] = deque([old])
+        locked: BrokerLocked | None = None
         while parts:
             some = parts.popleft()
             try:
                 lost = await self._extend(broker, some, news, until)
             except BrokerLocked as error:
-                middle, locked = len(some) // 2, error
+                middle = len(some) // 2
                 if middle:
                     parts += some[:middle], some[middle:]
+                else:
+                    locked = error
             else:
                 on_renewed(some, lost)
         if locked is not None:
