@@ -1,6 +1,6 @@
-"""Processes that die at any point work on one queue for ten minutes; their history is checked.
+"""Processes that die at any point work on one queue for five minutes; their history is checked.
 
-python -m tests.history --store valkey --minutes 10
+python -m tests.history --store valkey --minutes 5
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.history.run import History, run
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", choices=stores.NAMES, default="valkey")
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="write the figures to docs/evidence")
     options = parser.parse_args()
