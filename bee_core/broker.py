@@ -407,6 +407,46 @@ class Packing(Protocol):
         ...
 
 
+class Order(Protocol):
+    """A lease that stands with its store until something may be ready, and is carried out then."""
+
+    async def leases(self) -> Sequence[Lease]:
+        """What was leased: at a wake-up, when its time is over, or when it is recalled.
+
+        To be awaited once. Cancelling it is like cancelling `lease`: what it has leased meanwhile
+        is late by the length of a lease.
+        """
+        ...
+
+    def recall(self) -> None:
+        """Have it carried out now. What it leases comes as ever."""
+        ...
+
+
+@runtime_checkable
+class Standing(Protocol):
+    """A store that a lease can be left with. Optional.
+
+    What `wait` and then `lease` do, this does in one way to the store and back instead of two.
+    """
+
+    def order(
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
+        timeout: float,
+    ) -> Order | None:
+        """A lease that stands for `timeout` seconds; none if it cannot be left here now.
+
+        Nothing is done before its leases are awaited. What the others are for: see `lease`.
+        """
+        ...
+
+
 @runtime_checkable
 class Spread(Protocol):
     """A store that spreads each queue over parts. Optional.

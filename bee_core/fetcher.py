@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple, Protocol, cast
 
-from bee_core.broker import Broker, Inspector
+from bee_core.broker import Broker, Inspector, Order, Standing
 from bee_core.capacity import Alone, Member, Place
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
@@ -20,18 +20,30 @@ from bee_core.message import Lease, Throttle
 from bee_core.portion import Portion
 from bee_core.trouble import Trouble, own_cancellation
 
+_STANDING = 8
+"""Messages that are ordered at once. If the process is stopped dead while an order stands, or cut
+off, the store may still give it as many, and they are late by the length of a lease."""
+_LONGER = 6.0
+"""A lease counts from when it was asked for: so many times as long as an order stands it has to be.
+"""
+
 
 class Waiting(NamedTuple):
-    """A wait for a wake-up, and where it is."""
+    """A wait for a wake-up, what cuts it short, and where it is."""
 
-    limit: asyncio.Timeout
+    cut: Callable[[], None]
     loop: asyncio.AbstractEventLoop
 
 
 class OnLeases(Protocol):
-    """Takes messages: when they were asked for, and whether as many came as were asked for."""
+    """Takes messages: when they were asked for, and whether as many came as were asked for.
 
-    def __call__(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None: ...
+    `stood` says that they had to become ready first, so how long it took says nothing.
+    """
+
+    def __call__(
+        self, leases: Sequence[Lease], asked_at: float, *, full: bool, stood: bool
+    ) -> None: ...
 
 
 class Fetcher:
@@ -40,7 +52,7 @@ class Fetcher:
     `room` says how many more the worker can take, `on_leases` takes some, `jobs` says how many have
     been started by now and how many of those taken are still to be, `resting` whether the worker
     holds nothing, and `is_empty` whether nothing is left in the queue. `on_vain` hears of a wake-up
-    after which nothing was to be had.
+    after which nothing was to be had. `may_order` says whether a lease may be left with the store.
     If the worker has a `place` in a shared capacity, what may be leased is claimed there first;
     `running` says how many jobs run.
     """
@@ -62,6 +74,7 @@ class Fetcher:
         resting: Callable[[], bool],
         is_empty: Callable[[], Awaitable[bool]],
         on_vain: Callable[[], None],
+        may_order: Callable[[], bool],
         place: Place | None,
         running: Callable[[], int],
     ) -> None:
@@ -79,6 +92,12 @@ class Fetcher:
         self._resting = resting
         self._is_empty = is_empty
         self._on_vain = on_vain
+        self._may_order = may_order
+        self._standing: Standing | None = None
+        # Not one that only passes on what it does not know: its `lease` would be passed by.
+        is_standing = isinstance(broker, Standing) and hasattr(type(broker), "order")
+        if is_standing and lease >= _LONGER * poll:
+            self._standing = cast(Standing, broker)
         self.hungry = False
         """Whether its last lease came back full."""
         self._stopped = False
@@ -129,8 +148,19 @@ class Fetcher:
                 self._waiting.loop.call_soon_threadsafe(self._cut, self._waiting)
 
     def _cut(self, waiting: Waiting) -> None:
-        if self._waiting is waiting and not waiting.limit.expired():
-            waiting.limit.reschedule(waiting.loop.time())
+        if self._waiting is waiting:
+            waiting.cut()
+
+    @contextmanager
+    def _until_cut(self, cut: Callable[[], None]) -> Iterator[None]:
+        """Somebody may say meanwhile that it is not to be waited for any longer."""
+        self._waiting = Waiting(cut, asyncio.get_running_loop())
+        if self._stopped:  # by another thread, a moment ago
+            cut()
+        try:
+            yield
+        finally:
+            self._waiting = None
 
     async def _fetch(self, max_jobs: float, until_empty: bool) -> None:
         woken, expecting = False, True
@@ -154,11 +184,11 @@ class Fetcher:
                 expecting = await self._ask(self._is_ready) or (woken := await self._wait())
                 continue
             asked_at = self._clock.now()
-            leases = await self._take(limit)
+            leases = await self._take(limit, self._lease_now(limit))
             if leases is None:
                 continue
             expecting = self.hungry = len(leases) >= limit
-            self._on_leases(leases, asked_at, full=expecting)
+            self._on_leases(leases, asked_at, full=expecting, stood=False)
             self._member.give_back(full=expecting)
             if woken and not leases:
                 self._on_vain()
@@ -167,18 +197,59 @@ class Fetcher:
                 await asyncio.sleep(0)  # what was just taken begins first
                 if until_empty and self._resting() and await self._ask(self._is_empty):
                     return
-                woken = expecting = await self._wait()
+                orders = max_jobs == math.inf and not until_empty
+                woken = expecting = await (self._take_orders() if orders else self._wait())
 
-    async def _take(self, limit: int) -> Sequence[Lease] | None:
+    def _lease_now(self, limit: int) -> Awaitable[Sequence[Lease]]:
+        return self._broker.lease(
+            self._queue,
+            limit=limit,
+            duration=self._lease,
+            holder=self._holder,
+            throttle=self._throttle,
+        )
+
+    def _order(self, limit: int) -> Order | None:
+        """A lease that stands until something may be ready, if such can be had."""
+        if self._standing is None or limit < 1 or not self._may_order():
+            return None
+        return self._standing.order(
+            self._queue,
+            limit=limit,
+            duration=self._lease,
+            holder=self._holder,
+            throttle=self._throttle,
+            timeout=self._poll,
+        )
+
+    async def _take_orders(self) -> bool:
+        """Take what comes, a few at a time, by leases that stand with the store; or else wait.
+
+        Say whether there may be more to be had.
+        """
+        while not self._stopped:
+            limit = min(self._room(), _STANDING)
+            if (order := self._order(limit)) is None:
+                return await self._wait()
+            asked_at = self._clock.now()
+            with self._until_cut(order.recall):
+                leases = await self._take(limit, order.leases())
+            if leases is None:
+                return False
+            self.hungry = len(leases) >= limit
+            self._on_leases(leases, asked_at, full=self.hungry, stood=True)
+            if self.hungry:
+                return True
+            if not leases and self._clock.now() < asked_at + self._poll:
+                self._on_vain()
+                return await self._wait()  # which says so if it is the store that has a problem
+            await asyncio.sleep(0)  # what was just taken begins first
+        return False
+
+    async def _take(self, limit: int, asked: Awaitable[Sequence[Lease]]) -> Sequence[Lease] | None:
         """Up to so many; None, after a pause, if the broker is in trouble."""
         try:
-            leases = await self._broker.lease(
-                self._queue,
-                limit=limit,
-                duration=self._lease,
-                holder=self._holder,
-                throttle=self._throttle,
-            )
+            leases = await asked
         except (BrokerClosed, BrokerMisconfigured):
             raise
         except BaseException as error:
@@ -201,21 +272,25 @@ class Fetcher:
         if self._stopped:
             return False
         until = self._clock.now() + self._poll
-        waiting = self._waiting = Waiting(asyncio.timeout(None), asyncio.get_running_loop())
+        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
         task, trouble = asyncio.current_task(), None
         cancelled = task.cancelling() if task is not None else 0
+
+        def cut() -> None:
+            if not limit.expired():
+                limit.reschedule(loop.time())
+
         try:
-            async with waiting.limit:
-                await self._broker.wait(self._queue, timeout=self._poll)
+            async with limit:
+                with self._until_cut(cut):
+                    await self._broker.wait(self._queue, timeout=self._poll)
         except BaseException as error:
             if own_cancellation(error):
                 raise
             trouble = error  # a cancellation of nobody's here has leaked from a driver
-        finally:
-            self._waiting = None
         if task is not None and task.cancelling() > cancelled:
             raise asyncio.CancelledError  # which the broker has kept to itself
-        if waiting.limit.expired():
+        if limit.expired():
             return False  # cut short
         if trouble is not None:
             await self._trouble.back_off("wait", trouble)

@@ -91,7 +91,8 @@ class Held:
         self._pace, self._ahead = Pace(), ahead
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
-        self._frail = False  # whether one stall ends a job here: none is leased before it can run
+        self.frail = is_frail(resolve(queue.policy))
+        """Whether one stall ends a job here: then none is leased before it can run."""
         self._stopping = self._dropped = False
         self._stop_at = math.inf
         self._bell = clock.alarm()
@@ -138,7 +139,7 @@ class Held:
         """How many more messages it could take."""
         unopened, slots = self._inbox.count, self.slots
         free = slots.size - len(slots.running) - unopened - len(self._early.line)
-        if self._ahead and not self._frail:
+        if self._ahead and not self.frail:
             free += self._pace.ahead(self._clock.now(), self._ended)
         most = self._most_unsettled if self.settler.failing else self._most
         return min(free, most - unopened - len(self._attempts), self._pace.bearable)
@@ -147,12 +148,13 @@ class Held:
         """How many were started so far, and how many wait for a slot."""
         return self._started, self._inbox.count + len(self._early.line)
 
-    def take(self, leases: Sequence[Lease], asked_at: float, *, full: bool) -> None:
+    def take(self, leases: Sequence[Lease], asked_at: float, *, full: bool, stood: bool) -> None:
         """Start a handler for each, as soon as there is a slot, or settle it if it must not run.
 
-        `full` says that as many came as were asked for.
+        `full` says that as many came as were asked for, `stood` that they had to be waited for.
         """
-        self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
+        if not stood:
+            self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
         self._inbox.add(leases, asked_at, soon=full and self._ahead)
 
     def _open(self, leases: Sequence[Lease], asked_at: float) -> None:
@@ -161,7 +163,7 @@ class Held:
         for lease in leases:
             self._take(lease, until, now, late)
         self._start_early()
-        if self._frail:
+        if self.frail:
             self._early.give_back_frail()
         if self._early.line:
             self._early.added()
@@ -180,7 +182,7 @@ class Held:
             return
         if rules is not self._rules:
             self._rules = rules
-            self._frail = self._frail or is_frail(rules)
+            self.frail = self.frail or is_frail(rules)
         attempt = Attempt(lease, rules, tag, now, until, job, call)
         self._attempts[lease.receipt.token] = attempt
         if self._stopping:

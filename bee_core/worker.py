@@ -144,10 +144,8 @@ class Worker(Generic[J]):
 
     def _make_parts(self) -> None:
         broker, name, clock, report = self.broker, self.queue.name, self._clock, self._report
-        self._parts = Parts(self._on_part_failed)
-        self._trouble = Trouble(
-            clock, self._chance, on_begin=report.trouble, on_end=report.recovered
-        )
+        chance, self._parts = self._chance, Parts(self._on_part_failed)
+        self._trouble = Trouble(clock, chance, on_begin=report.trouble, on_end=report.recovered)
         self._held = Held(
             self.queue,
             self._handlers,
@@ -156,7 +154,7 @@ class Worker(Generic[J]):
             ahead=self._place is None,  # who shares a capacity takes nothing from it unused
             cancel_grace=self._cancel_grace,
             clock=clock,
-            chance=self._chance,
+            chance=chance,
             trouble=self._trouble,
             report=report,
             is_cancelled=lambda: self._running is not None and self._running.cancelling() > 0,
@@ -181,6 +179,7 @@ class Worker(Generic[J]):
             resting=lambda: not self._held,
             is_empty=self.is_empty,
             on_vain=self._heartbeat.hurry,
+            may_order=lambda: self._place is None and not self._held.frail,
             place=self._place,
             running=lambda: len(self._slots.running),
         )

@@ -9,7 +9,9 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import partial
+from itertools import count
+from secrets import token_hex
 from typing import Any, Self, cast
 
 from bee_core.broker import NOTHING, Store
@@ -45,7 +47,7 @@ from bee_redis import keys
 from bee_redis.address import links
 from bee_redis.ids import pack_id, unpack_id
 from bee_redis.inspector import RedisInspector
-from bee_redis.leases import leases
+from bee_redis.leases import lease_terms, leases
 from bee_redis.pages import MOST, at, paged
 from bee_redis.records import (
     drafts_arguments,
@@ -55,9 +57,10 @@ from bee_redis.records import (
     report,
     settlements_arguments,
     terminal_code,
-    throttle_arguments,
 )
-from bee_redis.resp import as_bytes
+from bee_redis.resp import Part
+from bee_redis.scripts import SCRIPTS, keys_for
+from bee_redis.standing import StandingOrder
 
 _SENT = {
     ord("c"): Sent.CREATED,
@@ -135,6 +138,8 @@ class RedisBroker(RedisInspector, Store):
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
+        self._orders = map(f"{token_hex(6)}-%d".__mod__, count(1))
+        """What each is called by which it is recalled: nobody else waits for that."""
         self._due: dict[str, float] = {}
         """By queue: when something will be ready there by itself, as far as is known here."""
 
@@ -183,6 +188,47 @@ class RedisBroker(RedisInspector, Store):
         self._expect(queue, pause)
         return found
 
+    def order(
+        self,
+        queue: str,
+        *,
+        limit: int,
+        duration: float,
+        holder: str,
+        throttle: Throttle = THROTTLE,
+        timeout: float,
+    ) -> StandingOrder | None:
+        """See `bee_core.broker.Standing`. In a cluster each command might have to go elsewhere."""
+        arguments = self._lease_arguments(queue, limit, duration, holder, throttle)
+        request = SCRIPTS["lease"].by_name(keys_for("lease", self._prefix, queue), arguments)
+        timeout = seconds(timeout, "timeout")
+        now = self._check_usable().time()
+        if self._where.cluster or self._link is None:
+            return None
+
+        def read(reply: bytes) -> Sequence[Lease]:
+            pause, found = self._read_leases(queue, reply)
+            self._expect(queue, pause)
+            return found
+
+        return StandingOrder(
+            self._link_to_wait,
+            keys.bell(self._prefix, queue),
+            keys.recall(self._prefix, queue, next(self._orders)),
+            request,
+            read,
+            partial(
+                self.lease,
+                queue,
+                limit=limit,
+                duration=duration,
+                holder=holder,
+                throttle=throttle,
+            ),
+            timeout=min(timeout, self._due.get(queue, math.inf) - now),
+            deadline=self._deadline,
+        )
+
     def _expect(self, queue: str, pause: float) -> None:
         """Something will be ready by itself in so many seconds. What was known before stays known.
 
@@ -198,15 +244,22 @@ class RedisBroker(RedisInspector, Store):
         self, queue: str, limit: int, duration: float, holder: str, throttle: Throttle
     ) -> tuple[float, Sequence[Lease]]:
         """Leases, and the seconds until something more will be ready by itself."""
+        arguments = self._lease_arguments(queue, limit, duration, holder, throttle)
+        return self._read_leases(queue, await self._run("lease", queue, *arguments))
+
+    def _lease_arguments(
+        self, queue: str, limit: int, duration: float, holder: str, throttle: Throttle
+    ) -> tuple[Part, ...]:
         if type(limit) is not int or limit < 1:
             check_whole(limit, "limit", least=1)
         try:
-            terms = _lease_terms(duration, holder, throttle)
+            terms = lease_terms(duration, holder, throttle)
         except TypeError:  # one of them cannot be looked up: what is wrong with it is said here
-            terms = _lease_terms.__wrapped__(duration, holder, throttle)
-        tokens = self._tokens_of(queue)
-        reply = await self._run("lease", queue, min(limit, MOST), *terms, *tokens)
-        pause, found = leases(reply, *tokens[:1])
+            terms = lease_terms.__wrapped__(duration, holder, throttle)
+        return (min(limit, MOST), *terms, *self._tokens_of(queue))
+
+    def _read_leases(self, queue: str, reply: bytes) -> tuple[float, Sequence[Lease]]:
+        pause, found = leases(reply, *self._tokens_of(queue)[:1])
         return math.inf if pause is None else pause, found
 
     def _tokens_of(self, queue: str) -> tuple[int, ...]:
@@ -284,13 +337,6 @@ class RedisBroker(RedisInspector, Store):
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))
         await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
-
-
-@lru_cache(maxsize=256, typed=True)
-def _lease_terms(duration: float, holder: str, throttle: Throttle) -> tuple[bytes, ...]:
-    """The arguments of a lease that a worker says every time, checked."""
-    hidden = microseconds(seconds(duration, "duration", least=0.001))
-    return tuple(map(as_bytes, (hidden, check_holder(holder), *throttle_arguments(throttle))))
 
 
 def _in_order(settlements: Sequence[Settlement]) -> Sequence[Settlement]:

@@ -47,14 +47,22 @@ class ClusterLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
+        self,
+        key: bytes,
+        request: bytes,
+        *,
+        until: float,
+        confirm: tuple[Part, ...] = (),
+        others: int = 0,
     ) -> Any:
         slot = key_slot(key)
         where, asking, looked = await self._holder(slot, until), False, False
         for hops in itertools.count():
             try:
                 node = self._node(where)
-                return await node.call(key, request, until=until, confirm=confirm, asking=asking)
+                return await node.call(
+                    key, request, until=until, confirm=confirm, others=others, asking=asking
+                )
             except BrokerError as error:
                 cause, asking = error.__cause__, False
                 if isinstance(cause, redis_errors.AskError):  # for this once, or (MOVED) for good

@@ -44,12 +44,19 @@ class Link(Protocol):
     """What a broker needs of a connection, whatever stands behind it."""
 
     async def call(
-        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
+        self,
+        key: bytes,
+        request: bytes,
+        *,
+        until: float,
+        confirm: tuple[Part, ...] = (),
+        others: int = 0,
     ) -> Any:
         """Send a packed command about `key` and return its answer, or raise a BrokerError.
 
         `until`, by the loop's clock, it has to be over. `confirm` is a second command for the same
-        connection; then both answers are returned.
+        connection; then both answers are returned. With `others` the request has so many commands
+        in front of the one whose answer counts; not in a cluster, where each may be sent elsewhere.
         """
         ...
 
@@ -86,6 +93,7 @@ class PoolLink:
         *,
         until: float,
         confirm: tuple[Part, ...] = (),
+        others: int = 0,
         asking: bool = False,
     ) -> Any:
         began, sent, wire = self._loop.time(), False, None
@@ -102,7 +110,7 @@ class PoolLink:
             if asking:  # counts for the next command of this connection alone
                 await wire.ask(_ASKING, until)
             sent = True
-            answer = await wire.ask(request, until)
+            answer = await wire.ask(request, until, others)
             if confirm:
                 answer = (answer, await _confirmed(wire, confirm, until))
             self._idle.append(wire)

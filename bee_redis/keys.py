@@ -35,6 +35,11 @@ def bell(prefix: str, queue: str) -> bytes:
     return keys(prefix, queue)[-1]
 
 
+def recall(prefix: str, queue: str, who: str) -> bytes:
+    """The list by which one who waits for a queue's wake-ups is told to wait no longer."""
+    return b"%b:%b" % (bell(prefix, queue), who.encode())
+
+
 def registry(prefix: str) -> bytes:
     """The set of the names of all queues. In a cluster it has a slot of its own."""
     return f"{prefix}:queues".encode()

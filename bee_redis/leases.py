@@ -1,19 +1,32 @@
-"""What `lease.lua` returns: many leases in one string, so that none has to be read by itself."""
+"""What `lease.lua` takes, and what it returns: many leases in one string, so that none has to be
+read by itself.
+"""
 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
-from bee_core.message import NO_HEADERS, Counters, Lease, Receipt
+from bee_core.checks import check_holder
+from bee_core.duration import seconds
+from bee_core.message import NO_HEADERS, Counters, Lease, Receipt, Throttle
 from bee_redis.ids import unpack_id
 from bee_redis.msg import read_msg
-from bee_redis.records import COUNTERS
+from bee_redis.records import COUNTERS, microseconds, throttle_arguments
+from bee_redis.resp import as_bytes
 
 _HEAD = struct.Struct(">ddQ")
 _LEASE = struct.Struct(">HBI")
 _USUAL = struct.Struct(">HBI16sQB3xB")
 """A lease as most are: a packed id, no counters, a short spot, and that the msg is not full."""
 _ONCE = Counters(deliveries=1)
+
+
+@lru_cache(maxsize=256, typed=True)
+def lease_terms(duration: float, holder: str, throttle: Throttle) -> tuple[bytes, ...]:
+    """The arguments of a lease that a worker says every time, checked."""
+    hidden = microseconds(seconds(duration, "duration", least=0.001))
+    return tuple(map(as_bytes, (hidden, check_holder(holder), *throttle_arguments(throttle))))
 
 
 def leases(reply: bytes, stride: int = 1) -> tuple[float | None, list[Lease]]:

@@ -31,13 +31,19 @@ class SentinelLink:
         self._closed = False
 
     async def call(
-        self, key: bytes, request: bytes, *, until: float, confirm: tuple[Part, ...] = ()
+        self,
+        key: bytes,
+        request: bytes,
+        *,
+        until: float,
+        confirm: tuple[Part, ...] = (),
+        others: int = 0,
     ) -> Any:
         master = self._master
         if self._doubted or master is None:
             master = await self._look(until)
         try:
-            return await master.call(key, request, until=until, confirm=confirm)
+            return await master.call(key, request, until=until, confirm=confirm, others=others)
         except (BrokerUnavailable, OutcomeUnknown):
             self._doubted = True  # nothing is repeated here; but the next call asks first
             raise

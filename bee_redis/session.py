@@ -229,14 +229,19 @@ class Session:
 
     def _bell(self, queue: str) -> Bell | None:
         """What rings for a queue; none if there are too many of them."""
-        if self._waiting is None:
-            self._waiting = self._where.make(2 * _BELLS)  # for each: one to hear, one to pass on
         if queue not in self._bells:
             if len(self._bells) >= _BELLS:
                 return None
             key = keys.bell(self._prefix, queue)
-            self._bells[queue] = Bell(self._waiting, key, deadline=self._deadline)
+            self._bells[queue] = Bell(self._link_to_wait, key, deadline=self._deadline)
         return self._bells[queue]
+
+    @property
+    def _link_to_wait(self) -> Link:
+        """For each queue there may be one connection that hears, and one that passes on."""
+        if self._waiting is None:
+            self._waiting = self._where.make(2 * _BELLS)
+        return self._waiting
 
     def _check_usable(self) -> asyncio.AbstractEventLoop:
         """The event loop that it is used in; BrokerClosed if it cannot be."""

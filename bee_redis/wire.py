@@ -28,6 +28,7 @@ class Wire(asyncio.Protocol):
         self._transport: Any = writer.transport
         self._replies = Replies()
         self._answer: asyncio.Future[Reply] | None = None
+        self._passed_over = 0  # answers that come before the one that is waited for
         self._until = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
@@ -41,11 +42,14 @@ class Wire(asyncio.Protocol):
         """Whether a call may be made."""
         return self._answer is None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, until: float) -> asyncio.Future[Reply]:
+    def ask(self, request: bytes, until: float, others: int = 0) -> asyncio.Future[Reply]:
         """Send a packed command. The answer, or: the server's error (a ResponseError),
         TimeoutError at `until` (of the loop's clock), ConnectionError if there will be none.
+
+        There may be `others` in front of it, whose answers nobody wants.
         """
         self._answer = answer = self._loop.create_future()
+        self._passed_over = others
         self._until = until
         # One alarm serves many calls: most are over long before it rings.
         if self._alarm is None or until < self._rings_at:
@@ -72,6 +76,9 @@ class Wire(asyncio.Protocol):
             self.gone.set_result(None)
 
     def _hear(self, reply: Reply) -> None:
+        if self._passed_over:
+            self._passed_over -= 1
+            return
         answer, self._answer = self._answer, None
         if answer is None:
             raise redis_errors.InvalidResponse("an answer that nobody asked for")

@@ -68,7 +68,11 @@ def test_every_key_is_on_the_page_with_its_kind() -> None:
         zip(map(bytes.decode, keys.keys("bee", "mail")), keys.KINDS.values(), strict=True)
     )
 
-    assert wanted | {keys.registry("bee").decode(): "set"} == rows
+    beside = {
+        keys.registry("bee").decode(): "set",
+        keys.recall("bee", "mail", "*").decode(): "list",
+    }
+    assert wanted | beside == rows
 
 
 def test_every_header_of_bees_own_is_on_the_page() -> None:
