@@ -200,8 +200,7 @@ class RedisBroker(RedisInspector, Store):
     ) -> StandingOrder | None:
         """See `bee_core.broker.Standing`. In a cluster each command might have to go elsewhere."""
         arguments = self._lease_arguments(queue, limit, duration, holder, throttle)
-        request = SCRIPTS["lease"].by_name(keys_for("lease", self._prefix, queue), arguments)
-        timeout = seconds(timeout, "timeout")
+        names, timeout = keys_for("lease", self._prefix, queue), seconds(timeout, "timeout")
         now = self._check_usable().time()
         if self._where.cluster or self._link is None:
             return None
@@ -215,7 +214,7 @@ class RedisBroker(RedisInspector, Store):
             self._link_to_wait,
             keys.bell(self._prefix, queue),
             keys.recall(self._prefix, queue, next(self._orders)),
-            request,
+            SCRIPTS["lease"].by_name(names, arguments),
             read,
             partial(
                 self.lease,
