@@ -180,6 +180,12 @@ async def _hear_of_ends() -> None:
     await asyncio.sleep(0)
 
 
+def is_refusal(error: BrokerError) -> bool:
+    """Whether the server has done nothing, and would say why if it were asked once more."""
+    unknown = isinstance(error.__cause__, redis_errors.NoScriptError)
+    return unknown or isinstance(error, BrokerMisconfigured)
+
+
 def _is_final(error: Exception) -> bool:
     """Whether a connection is of no use after this: else it is an answer like any other."""
     no_master = isinstance(error, redis_errors.ReadOnlyError)  # to be looked up anew

@@ -16,11 +16,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from redis.exceptions import NoScriptError
-
-from bee_core.errors import BrokerError, BrokerMisconfigured
+from bee_core.errors import BrokerError
 from bee_core.message import Lease
-from bee_redis.connection import Link
+from bee_redis.connection import Link, is_refusal
 from bee_redis.resp import pack
 
 _SHORTEST = 0.001
@@ -64,10 +62,9 @@ class StandingOrder:
         try:
             reply = await self._link.call(self._own, self._request, until=until, others=1)
         except BrokerError as error:
-            unknown = isinstance(error.__cause__, NoScriptError)
-            if not unknown and not isinstance(error, BrokerMisconfigured):
+            if not is_refusal(error):
                 raise
-            return await self._again()  # nothing was leased
+            return await self._again()
         finally:
             self._is_over = True
             if self._recall is not None:

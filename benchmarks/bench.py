@@ -22,6 +22,8 @@ RIVALS = 2
 """Peers of a store that are measured more often."""
 DUELS = 3
 """So many rounds more. An even number in all: each is before the other as often as after it."""
+CLOSE = 9
+"""Where contenders are as fast as each other, and a round is short."""
 Measure = Callable[[Contender], "Found"]
 
 
@@ -72,7 +74,9 @@ class Bench:
                 if contender.name not in slow:
                     self.one(workload, contender, number, measure)
 
-    def in_duels(self, workload: str, contenders: Sequence[Contender], measure: Measure) -> None:
+    def in_duels(
+        self, workload: str, contenders: Sequence[Contender], measure: Measure, duels: int = DUELS
+    ) -> None:
         """As `in_rounds`; then some rounds more of bee, the limit and the fastest peers."""
         self.in_rounds(workload, contenders, measure)
         speeds = self._speeds(workload)
@@ -83,7 +87,7 @@ class Bench:
             peers.sort(key=lambda one: speeds.get(one.name, 0.0), reverse=True)
             near += [one for one in here if not one.entry.is_peer or one in peers[:RIVALS]]
         near.sort(key=lambda one: self._place(workload, one))
-        for number in range(self.rounds, self.rounds + DUELS if self.rounds > 1 else 0):
+        for number in range(self.rounds, self.rounds + duels if self.rounds > 1 else 0):
             for contender in near if number % 2 == 0 else near[::-1]:
                 self.one(workload, contender, number, measure)
 

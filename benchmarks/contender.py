@@ -54,7 +54,7 @@ class Contender(NamedTuple):
     def command(self, *words: object) -> list[str]:
         return [str(self.python), str(self.program), *map(str, words)]
 
-    def send(self, url: str, command: str, jobs: int, **options: float) -> Sent:
+    def send(self, url: str, command: str, jobs: int, **options: object) -> Sent:
         """Run a send to its end."""
         words = [command, "--url", url, "--jobs", jobs, *_flags(options)]
         with _started(self.command(*words)) as process:
@@ -159,13 +159,13 @@ class Worker:
 
 @contextmanager
 def working(
-    contender: Contender, url: str, options: Mapping[str, object] = NONE, processes: int = 1
+    contender: Contender, url: str, *options: Mapping[str, object]
 ) -> Iterator[list[Worker]]:
-    """So many worker processes, killed in the end."""
+    """A worker process for each of the options, killed in the end."""
     workers: list[Worker] = []
     try:
-        for _ in range(processes):
-            workers.append(Worker(contender, url, options))
+        for each in options:
+            workers.append(Worker(contender, url, each))
         yield workers
     finally:
         for worker in workers:

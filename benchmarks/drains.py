@@ -20,11 +20,10 @@ class TooFast(Trouble):
     """There were too few jobs."""
 
 
-def fill(contender: Contender, server: BenchServer, jobs: int, delay: float = 0.0) -> None:
+def fill(contender: Contender, server: BenchServer, jobs: int, **options: object) -> None:
     """Put jobs into the store, the fastest way."""
     if contender.entry.store == "memory":
         return  # its worker does it
-    options = {"delay": delay} if delay else {}
     contender.send(server.url, "send-many", jobs, **options)
 
 
@@ -53,33 +52,51 @@ def drain(
 
 
 def drain_together(
-    contender: Contender, server: BenchServer, jobs: int, processes: int, *, warm_up: int = 0
+    contender: Contender,
+    server: BenchServer,
+    jobs: int,
+    processes: int,
+    *,
+    warm_up: int = 0,
+    apart: bool = False,
 ) -> Found:
     """As `drain`, by processes that all begin at one moment.
 
     They come up at an empty store and are held (SIGSTOP) until it is full: else the first would have
     done everything when the last is up. With `warm_up` they have done so many before, which do not
-    count: PostgreSQL compiles and plans for each connection what it does for it.
+    count: PostgreSQL compiles and plans for each connection what it does for it. `apart`: each has
+    a queue of its own, with its share of the jobs.
     """
-    with working(contender, server.url, processes=processes) as workers:
+    queues = [f"bench-{n}" for n in range(processes)] if apart else ["bench"]
+
+    def fill_all(jobs: int) -> None:
+        for queue in queues:
+            fill(contender, server, jobs // len(queues), **_of(queue))
+
+    options = [_of(queues[n % len(queues)]) for n in range(processes)]
+    with working(contender, server.url, *options) as workers:
         for worker in workers:
             worker.wait_up()
         time.sleep(1.0)  # for those who say it a little early
         if warm_up:
-            fill(contender, server, warm_up)
-            _wait_for(workers, warm_up)
+            fill_all(warm_up)
+            _wait_for(workers, warm_up // len(queues) * len(queues))
             time.sleep(0.5)  # until it is settled, too
             for worker in workers:
                 worker.start_over()
         for worker in workers:
             worker.pause()
-        fill(contender, server, jobs)
+        fill_all(jobs)
         server.settle()
         before = server.counters()
         for worker in workers:
             worker.resume()
         found = _observe(server, workers, int(0.95 * jobs))
     return _with_calls(found, server, before, workers)
+
+
+def _of(queue: str) -> dict[str, object]:
+    return {} if queue == "bench" else {"queue": queue}
 
 
 def probe_drain(contender: Contender, options: Mapping[str, object] = NONE) -> float:

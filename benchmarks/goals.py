@@ -157,7 +157,9 @@ def _steady(results: Results) -> Iterator[Goal]:
         yield Goal(what, statistics.median(ratios) if ratios else None, 1.1, at_most=True)
         found = results.ratio("server", ("contention-16", name), ("contention-1", name))
         what = f"{STORES[store]}: server's processor time for a job at 16 processes, of that at one"
-        yield Goal(what, found, 1.2, at_most=True)
+        apart = results.ratio("server", ("contention-16-apart", name), ("contention-1", name))
+        against = f"{apart:.2f} if each has a queue of its own" if apart else ""
+        yield Goal(what, found, 1.2, at_most=True, against=against)
 
 
 def _memory(results: Results) -> Iterator[Goal]:

@@ -101,7 +101,9 @@ def _particulars(results: Results) -> list[str]:
         "",
         "## Many worker processes",
         "",
-        "Each has done some jobs before, so that what a new connection costs once is not counted.",
+        "Each has done some jobs before, so that what a new connection costs once is not counted. In the last row nobody"
+        " has anything to do with anybody else: so much is the machine's, which has fewer processors than there are"
+        " processes.",
         "",
         *tables.contention(results),
         "",
@@ -136,7 +138,7 @@ def _how(results: Results) -> list[str]:
         " A job is about 200 bytes of JSON, its handler does nothing.",
         "- Contenders take turns, round by round, those next to each other that are about equally fast; a peer with less"
         " than 30 % of the speed of the fastest one is measured once, and where one contender is compared with another,"
-        " bee, the limit and the two fastest peers have three rounds more. The ratio of two contenders is the middle one"
+        " bee, the limit and the two fastest peers have three rounds more (nine, when jobs are sent one by one). The ratio of two contenders is the middle one"
         " of those of the rounds: within one the machine is about equally fast for both. The number of jobs is such that a measurement"
         " takes seconds. A rate is"
         " that from the first report of a worker to the last, so starting up counts for nothing; of several processes,"

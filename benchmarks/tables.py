@@ -143,11 +143,12 @@ def contention(results: Results) -> list[str]:
         ):
             head.append(f"{name}: {words}")
             columns.append((f"{store}_bee", figure))
+    kinds = {str(n): str(n) for n in (1, 2, 4, 8, 16)} | {"16-apart": "16, a queue for each"}
     rows = [
-        [str(n), *[cell(results, f"contention-{n}", name, figure) for name, figure in columns]]
-        for n in (1, 2, 4, 8, 16)
-        if results.values(f"contention-{n}", "redis_bee", "rate")
-        or results.values(f"contention-{n}", "pg_bee", "rate")
+        [shown, *[cell(results, f"contention-{kind}", name, figure) for name, figure in columns]]
+        for kind, shown in kinds.items()
+        if results.values(f"contention-{kind}", "redis_bee", "rate")
+        or results.values(f"contention-{kind}", "pg_bee", "rate")
     ]
     return table(head, rows, left=0)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.backlogs import backlog, delayed
-from benchmarks.bench import Bench, Found, server_for
+from benchmarks.bench import CLOSE, DUELS, Bench, Found, server_for
 from benchmarks.contender import Contender, Trouble, working
 from benchmarks.drains import PROBES, drain, drain_together, fill, probe_drain
 from benchmarks.kills import kill
@@ -22,7 +22,7 @@ WARM_UP = 20
 
 def send(bench: Bench) -> None:
     """One by one. rate: jobs a second; client: µs of its processor time for a job."""
-    _sends(bench, "send", seconds=1.5, most=20_000)
+    _sends(bench, "send", seconds=1.0, most=20_000, duels=CLOSE)
 
 
 def send_many(bench: Bench) -> None:
@@ -30,7 +30,7 @@ def send_many(bench: Bench) -> None:
     _sends(bench, "send-many", seconds=1.5, most=300_000)
 
 
-def _sends(bench: Bench, command: str, seconds: float, most: int) -> None:
+def _sends(bench: Bench, command: str, seconds: float, most: int, duels: int = DUELS) -> None:
     def probe(contender: Contender) -> float:
         for jobs in PROBES:
             with server_for(contender) as server:
@@ -54,7 +54,7 @@ def _sends(bench: Bench, command: str, seconds: float, most: int) -> None:
         }
         return Found(figures, max(0.0, noise - sent.cpu))
 
-    bench.in_duels(command, bench.contenders, measure)
+    bench.in_duels(command, bench.contenders, measure, duels)
 
 
 def drain_one(bench: Bench) -> None:
@@ -134,21 +134,28 @@ def sleep(bench: Bench) -> None:
 
 
 def contention(bench: Bench) -> None:
-    """bee with 1 to 16 worker processes that are warm: the server's processor time and calls for a job."""
-    for store in ("redis", "pg"):
-        ours = [one for one in bench.on(store) if one.entry.title == "bee"]
-        for number in range(max(1, bench.rounds - 1)):
-            for processes in PROCESSES:
+    """bee with 1 to 16 worker processes that are warm: the server's processor time and calls for a job.
 
-                def measure(contender: Contender, processes: int = processes) -> Found:
-                    probe = partial(probe_drain, contender)
-                    # Enough for a second of all of them, whatever they do to each other.
-                    jobs = bench.jobs("drain", contender, probe, 3.0, 400_000)
-                    with server_for(contender) as server:
-                        return drain_together(contender, server, jobs, processes, warm_up=jobs // 4)
+    Once more, `apart`, with the most of them and a queue for each: what so many processes cost on this
+    machine that have nothing to do with each other.
+    """
 
-                for contender in ours:
-                    bench.one(f"contention-{processes}", contender, number, measure)
+    def measure(processes: int, apart: bool, contender: Contender) -> Found:
+        # Enough for a second of all of them, whatever they do to each other.
+        jobs = bench.jobs("drain", contender, partial(probe_drain, contender), 3.0, 400_000)
+        with server_for(contender) as server:
+            return drain_together(
+                contender, server, jobs, processes, warm_up=jobs // 4, apart=apart
+            )
+
+    ends = [(PROCESSES[0], False), (PROCESSES[-1], False), (PROCESSES[-1], True)]
+    between = [(processes, False) for processes in PROCESSES[1:-1]]
+    for number in range(bench.rounds + DUELS if bench.rounds > 1 else 1):
+        for contender in bench.contenders:
+            if contender.entry.title == "bee" and contender.entry.store in ("redis", "pg"):
+                for processes, apart in ends + (between if number < 2 else []):
+                    kind = f"contention-{processes}{'-apart' if apart else ''}"
+                    bench.one(kind, contender, number, partial(measure, processes, apart))
 
 
 def memory(bench: Bench) -> None:

@@ -93,6 +93,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds before each send")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds until a job is due")
     parser.add_argument("--concurrency", type=int, default=0, help="0: what is best")
+    parser.add_argument("--queue", default="bench", help="of bee's; the others have one")
     parser.add_argument("--handler", choices=["noop", "sleep", "late", "hang"], default="noop")
     return parser.parse_args()
 

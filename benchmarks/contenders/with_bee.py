@@ -82,9 +82,9 @@ def handler(kind: str, meter: Meter) -> Callable[[Noop], Awaitable[None]]:
 
 async def perform(hive: bee.Hive, given: argparse.Namespace) -> None:
     """The command."""
-    queue = hive.queue("bench", Noop, policy=bee.Policy(timeout=7200))
+    queue = hive.queue(given.queue, Noop, policy=bee.Policy(timeout=7200))
     async with hive:
-        await hive.broker.stats("bench")  # connected, and on PostgreSQL migrated
+        await hive.broker.stats(given.queue)  # connected, and on PostgreSQL migrated
         match given.command:
             case "send":
                 await send(queue, given)
