@@ -43,10 +43,12 @@ class Pace:
         self._at = self._ended = 0.0
         self._size = _BYTES / _AT_FIRST  # bytes of a message
 
-    def leased(self, leases: Sequence[Lease], began: float, now: float, ended: int) -> None:
-        """These took from `began` to `now`; so many jobs have ended by now."""
+    def leased(self, leases: Sequence[Lease], began: float | None, now: float, ended: int) -> None:
+        """These took from `began` to `now`, if that says anything; so many have ended by now."""
         if leases:
             self._size = max(1.0, sum([len(lease.body) for lease in leases]) / len(leases))
+        if began is None:
+            return
         self._took += _WEIGHT * (now - began - self._took)
         if now > self._at > 0:
             weight = _WEIGHT if now - self._at < _STALE else 1.0

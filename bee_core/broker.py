@@ -440,7 +440,8 @@ class Standing(Protocol):
         throttle: Throttle = THROTTLE,
         timeout: float,
     ) -> Order | None:
-        """A lease that stands for `timeout` seconds; none if it cannot be left here now.
+        """A lease that stands for `timeout` seconds; none if it cannot be left here now, or would
+        be late: then `wait` serves better.
 
         Nothing is done before its leases are awaited. What the others are for: see `lease`.
         """

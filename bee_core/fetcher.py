@@ -17,12 +17,15 @@ from bee_core.capacity import Alone, Member, Place
 from bee_core.clock import Clock
 from bee_core.errors import BrokerClosed, BrokerMisconfigured
 from bee_core.message import Lease, Throttle
+from bee_core.optional import belongs_to
 from bee_core.portion import Portion
 from bee_core.trouble import Trouble, own_cancellation
 
-_STANDING = 8
-"""Messages that are ordered at once. If the process is stopped dead while an order stands, or cut
-off, the store may still give it as many, and they are late by the length of a lease."""
+_FEW = 2
+"""Messages that are ordered at once: one, and it is known whether there are more. If the process is
+stopped dead while an order stands, or cut off, the store may still give it as many."""
+_STAND = 10.0
+"""Seconds that an order stands, at most: a connection that says nothing for long may be gone."""
 _LONGER = 6.0
 """A lease counts from when it was asked for: so many times as long as an order stands it has to be.
 """
@@ -93,10 +96,11 @@ class Fetcher:
         self._is_empty = is_empty
         self._on_vain = on_vain
         self._may_order = may_order
+        self._running = running
+        self._stand = min(poll, _STAND)
+        is_standing = isinstance(broker, Standing) and belongs_to(broker, "order", "lease")
         self._standing: Standing | None = None
-        # Not one that only passes on what it does not know: its `lease` would be passed by.
-        is_standing = isinstance(broker, Standing) and hasattr(type(broker), "order")
-        if is_standing and lease >= _LONGER * poll:
+        if is_standing and lease >= _LONGER * self._stand:
             self._standing = cast(Standing, broker)
         self.hungry = False
         """Whether its last lease came back full."""
@@ -184,7 +188,7 @@ class Fetcher:
                 expecting = await self._ask(self._is_ready) or (woken := await self._wait())
                 continue
             asked_at = self._clock.now()
-            leases = await self._take(limit, self._lease_now(limit))
+            leases = await self._take("lease", limit, self._lease_now(limit))
             if leases is None:
                 continue
             expecting = self.hungry = len(leases) >= limit
@@ -210,8 +214,11 @@ class Fetcher:
         )
 
     def _order(self, limit: int) -> Order | None:
-        """A lease that stands until something may be ready, if such can be had."""
-        if self._standing is None or limit < 1 or not self._may_order():
+        """A lease that stands until something may be ready, if such can be had.
+
+        None while a job runs: if that blocks the event loop, nobody takes what comes.
+        """
+        if self._standing is None or self._running() or not self._may_order():
             return None
         return self._standing.order(
             self._queue,
@@ -219,7 +226,7 @@ class Fetcher:
             duration=self._lease,
             holder=self._holder,
             throttle=self._throttle,
-            timeout=self._poll,
+            timeout=self._stand,
         )
 
     async def _take_orders(self) -> bool:
@@ -227,26 +234,34 @@ class Fetcher:
 
         Say whether there may be more to be had.
         """
-        while not self._stopped:
-            limit = min(self._room(), _STANDING)
-            if (order := self._order(limit)) is None:
+        while not self._stopped and (limit := min(self._room(), _FEW)) > 0:
+            try:
+                order = self._order(limit)
+            except (BrokerClosed, BrokerMisconfigured):
+                raise
+            except Exception as error:
+                await self._trouble.back_off("order", error)
+                return False
+            if order is None:
                 return await self._wait()
             asked_at = self._clock.now()
             with self._until_cut(order.recall):
-                leases = await self._take(limit, order.leases())
+                leases = await self._take("order", limit, order.leases())
             if leases is None:
                 return False
             self.hungry = len(leases) >= limit
             self._on_leases(leases, asked_at, full=self.hungry, stood=True)
             if self.hungry:
-                return True
-            if not leases and self._clock.now() < asked_at + self._poll:
+                break
+            if not leases and self._clock.now() < asked_at + self._stand:
                 self._on_vain()
                 return await self._wait()  # which says so if it is the store that has a problem
             await asyncio.sleep(0)  # what was just taken begins first
-        return False
+        return True
 
-    async def _take(self, limit: int, asked: Awaitable[Sequence[Lease]]) -> Sequence[Lease] | None:
+    async def _take(
+        self, verb: str, limit: int, asked: Awaitable[Sequence[Lease]]
+    ) -> Sequence[Lease] | None:
         """Up to so many; None, after a pause, if the broker is in trouble."""
         try:
             leases = await asked
@@ -257,9 +272,9 @@ class Fetcher:
                 raise
             self._portion.failed(limit, self._clock.now())
             self._member.give_back(full=False)
-            await self._trouble.back_off("lease", error)
+            await self._trouble.back_off(verb, error)
             return None
-        self._trouble.over("lease")
+        self._trouble.over(verb)
         self.last_fetched = self._clock.now()
         self._portion.worked(self.last_fetched)
         return leases

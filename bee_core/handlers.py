@@ -11,7 +11,7 @@ from bee_core.codec import KIND_HEADER
 from bee_core.delivery import Call
 from bee_core.errors import DecodeError, InvalidOption, NoHandler, UnknownJob
 from bee_core.job import members, tag_of
-from bee_core.message import Counters, Draft, Lease, Note
+from bee_core.message import NO_HEADERS, Counters, Draft, Lease, Note
 from bee_core.queue import Queue
 from bee_core.schedule import Schedule
 from bee_core.spread import fresh_id
@@ -114,6 +114,11 @@ class Handlers(Generic[J]):
         own = [FAILURE] * (self._failure is not None) + [SCHEDULE] * bool(self.schedules)
         handled = members(self._queue.form) if self._whole is not None else self._by_class
         return sorted(tag_of(kind) for kind in handled) + own
+
+    @property
+    def rules(self) -> list[Rules]:
+        """Those of each job class, for jobs that are sent without a policy of their own."""
+        return [self._queue.rules(kind, NO_HEADERS) for kind in members(self._queue.form)]
 
     def check(self) -> None:
         """Raise NoHandler unless every job class of the queue is handled."""

@@ -91,7 +91,7 @@ class Held:
         self._pace, self._ahead = Pace(), ahead
         self._ended = 0
         self._rules: Rules | None = None  # those of the last one taken
-        self.frail = is_frail(resolve(queue.policy))
+        self.frail = any(map(is_frail, handlers.rules))
         """Whether one stall ends a job here: then none is leased before it can run."""
         self._stopping = self._dropped = False
         self._stop_at = math.inf
@@ -153,8 +153,8 @@ class Held:
 
         `full` says that as many came as were asked for, `stood` that they had to be waited for.
         """
-        if not stood:
-            self._pace.leased(leases, asked_at, self._clock.now(), self._ended)
+        began = None if stood else asked_at
+        self._pace.leased(leases, began, self._clock.now(), self._ended)
         self._inbox.add(leases, asked_at, soon=full and self._ahead)
 
     def _open(self, leases: Sequence[Lease], asked_at: float) -> None:

@@ -34,6 +34,7 @@ from bee_core.group import Group, not_of, plan_group
 from bee_core.ids import new_id
 from bee_core.job import policy_of
 from bee_core.message import KEEP, NO_HEADERS, Draft, IfTaken, Sent, Ticket
+from bee_core.optional import belongs_to
 from bee_core.results import Result, await_end, reader
 from bee_core.spread import check_together, fresh_id
 from bee_core.stored import State, Stored
@@ -300,8 +301,8 @@ class Queue(Generic[J]):
     def _pack(self, drafts: list[Draft]) -> Sending:
         """What sends them; as much of it as can be done before is done now."""
         broker = self.broker
-        # Not one that only passes on what it does not know: its `send` would be passed by.
-        if self.tracing is None and isinstance(broker, Packing) and hasattr(type(broker), "pack"):
+        packs = self.tracing is None and belongs_to(broker, "pack", "send")
+        if packs and isinstance(broker, Packing):
             return partial(send_surely, drafts, broker.pack(self.name, drafts))
         return partial(send_surely, drafts, partial(self._sender, self.name, drafts))
 

@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import count
-from secrets import token_hex
 from typing import Any, Self, cast
 
 from bee_core.broker import NOTHING, Store
@@ -60,7 +58,7 @@ from bee_redis.records import (
 )
 from bee_redis.resp import Part
 from bee_redis.scripts import SCRIPTS, keys_for
-from bee_redis.standing import StandingOrder
+from bee_redis.standing import Orders, StandingOrder
 
 _SENT = {
     ord("c"): Sent.CREATED,
@@ -73,7 +71,7 @@ _SENT = {
 class RedisBroker(RedisInspector, Store):
     """Messages on a Redis or Valkey server.
 
-    pool_size   connections at most, beside one for each queue that is waited for
+    pool_size   connections at most, beside one or two for each queue that is waited for
     deadline    seconds after which a call that got no answer is given up
     prefix      what every key begins with
     fsync       a send is confirmed by WAITAOF: it is on the server's disk
@@ -138,8 +136,7 @@ class RedisBroker(RedisInspector, Store):
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
-        self._orders = map(f"{token_hex(6)}-%d".__mod__, count(1))
-        """What each is called by which it is recalled: nobody else waits for that."""
+        self._standing = Orders()
         self._due: dict[str, float] = {}
         """By queue: when something will be ready there by itself, as far as is known here."""
 
@@ -198,11 +195,12 @@ class RedisBroker(RedisInspector, Store):
         throttle: Throttle = THROTTLE,
         timeout: float,
     ) -> StandingOrder | None:
-        """See `bee_core.broker.Standing`. In a cluster each command might have to go elsewhere."""
+        """See `bee_core.broker.Standing`."""
         arguments = self._lease_arguments(queue, limit, duration, holder, throttle)
         names, timeout = keys_for("lease", self._prefix, queue), seconds(timeout, "timeout")
-        now = self._check_usable().time()
-        if self._where.cluster or self._link is None:
+        due = self._due.get(queue, math.inf) - self._check_usable().time()
+        # In a cluster each might have to go elsewhere. And a server looks at its clock too seldom.
+        if self._link is None or self._where.cluster or due < timeout or self._standing.is_full:
             return None
 
         def read(reply: bytes) -> Sequence[Lease]:
@@ -211,9 +209,11 @@ class RedisBroker(RedisInspector, Store):
             return found
 
         return StandingOrder(
+            self._standing,
+            self._link,
             self._link_to_wait,
             keys.bell(self._prefix, queue),
-            keys.recall(self._prefix, queue, next(self._orders)),
+            keys.recall(self._prefix, queue, next(self._standing.names)),
             SCRIPTS["lease"].by_name(names, arguments),
             read,
             partial(
@@ -224,7 +224,7 @@ class RedisBroker(RedisInspector, Store):
                 holder=holder,
                 throttle=throttle,
             ),
-            timeout=min(timeout, self._due.get(queue, math.inf) - now),
+            timeout=timeout,
             deadline=self._deadline,
         )
 

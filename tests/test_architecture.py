@@ -19,7 +19,19 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 # From bottom to top. A module imports from lines above its own here, never from its own or below.
 # A name stands for a module of bee_core, or for a whole subpackage; bee_core is its __init__.
 LAYERS = [
-    ["errors", "clock", "forks", "child", "ids", "places", "stacks", "health", "meter", "text"],
+    [
+        "errors",
+        "clock",
+        "forks",
+        "child",
+        "ids",
+        "optional",
+        "places",
+        "stacks",
+        "health",
+        "meter",
+        "text",
+    ],
     ["capacity", "duration", "parent", "parts", "threads", "timing", "trouble"],
     ["disposition", "processes", "url"],
     ["config", "message", "strategy"],

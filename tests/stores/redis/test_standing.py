@@ -11,7 +11,15 @@ import pytest
 
 import bee_core as bee
 from bee_core.broker import Order
-from bee_core.errors import BrokerClosed, BrokerMisconfigured, InvalidName, InvalidOption
+from bee_core.errors import (
+    BrokerClosed,
+    BrokerMisconfigured,
+    BrokerUnavailable,
+    InvalidName,
+    InvalidOption,
+    OutcomeUnknown,
+)
+from bee_core.events import BrokerTrouble
 from bee_core.message import Lease
 from bee_memory import MemoryBroker
 from bee_redis import RedisBroker
@@ -99,12 +107,51 @@ async def test_it_may_stand_for_longer_than_the_deadline_of_a_call(server: Redis
         assert [] == await order(await opened(broker), timeout=0.6).leases()
 
 
-async def test_what_becomes_due_while_it_stands_is_taken_then(broker: RedisBroker) -> None:
-    await send(broker, "later", delay=0.3)
+async def test_none_stands_beyond_the_time_at_which_something_is_due(broker: RedisBroker) -> None:
+    """A server ends what it blocks up to a tenth of a second late; who waits here does not."""
+    await send(broker, "later", delay=30)
     assert [] == await lease(broker)  # so it knows
 
-    with at_most(5):
-        assert ["later"] == ids(await order(broker).leases())
+    assert broker.order(QUEUE, limit=1, duration=60, holder="w", timeout=60) is None
+    assert broker.order(QUEUE, limit=1, duration=60, holder="w", timeout=10) is not None
+
+
+async def test_no_more_stand_than_there_are_connections_for(server: RedisServer) -> None:
+    async with RedisBroker(server.url) as broker:
+        await opened(broker)
+        made = [order(broker) for _ in range(64)]
+        standing = [asyncio.create_task(one.leases()) for one in made]
+        await becomes(lambda: waiting_at(server) == 64, "not all stand")
+
+        assert broker.order(QUEUE, limit=1, duration=60, holder="w", timeout=60) is None
+
+        with at_most(5):
+            for one in made:
+                one.recall()
+            assert [[]] * 64 == await asyncio.gather(*standing)
+        assert broker.order(QUEUE, limit=1, duration=60, holder="w", timeout=60) is not None
+
+
+async def test_a_recall_that_the_server_refuses_ends_it_all_the_same(own: RedisServer) -> None:
+    async with RedisBroker(own.url) as broker:
+        made = order(await opened(broker))
+        standing = await stand(own, made)
+        own.ask("CONFIG", "SET", "maxmemory", "1")
+
+        made.recall()
+
+        with pytest.raises(OutcomeUnknown, match="recalled"), at_most(3):
+            await standing
+
+
+async def test_a_recall_is_not_waited_for_if_the_server_hangs(own: RedisServer) -> None:
+    async with RedisBroker(own.url) as broker:
+        made = order(await opened(broker))
+        standing = await stand(own, made)
+        with own.frozen():
+            made.recall()
+            with pytest.raises(OutcomeUnknown, match="recalled"), at_most(3):
+                await standing
 
 
 async def test_a_recall_has_it_end_at_once(server: RedisServer, broker: RedisBroker) -> None:
@@ -347,6 +394,106 @@ async def test_a_worker_that_stops_ends_its_order_and_loses_nothing(server: Redi
                 assert ticket.id == taken.receipt.id
                 assert 0 == taken.counters.stalls
                 await sender.cancel(QUEUE, [ticket.id], to=bee.Delete())
+
+
+@pytest.mark.parametrize(
+    "kind", [Work, type("Frail", (Work,), {}, policy=bee.Policy(on_stall=bee.Archive()))]
+)
+async def test_a_class_that_one_stall_ends_is_known_before_its_first_job(
+    server: RedisServer, counting: type[Counting], kind: type[Work]
+) -> None:
+    async with (
+        counting(server.url) as broker,
+        bee.Worker(broker, QUEUE, kind, nothing).working(),
+    ):
+        await becomes(lambda: waiting_at(server) == 1, "it does not wait")
+
+    assert (counting.orders > 0) == (kind is Work)
+
+
+async def test_none_stands_while_a_job_runs(server: RedisServer, counting: type[Counting]) -> None:
+    """It may block the event loop, and nobody would take what an order brings."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(job: Work) -> None:
+        begun.set()
+        await go_on.wait()
+
+    async with counting(server.url) as broker:
+        worker = bee.Worker(broker, QUEUE, Work, handle, poll=0.1)
+        async with worker.working():
+            await bee.Queue(broker, QUEUE, Work).send(Work(1))
+            await begun.wait()
+            await asyncio.sleep(0.3)  # what stood before is over
+            before = counting.orders
+            await asyncio.sleep(0.5)
+            assert before == counting.orders
+            go_on.set()
+            await becomes(lambda: counting.orders > before, "none stands though nothing runs")
+
+
+class Audited(RedisBroker):
+    """Its leases are looked at."""
+
+    seen = 0
+
+    async def lease(self, queue: str, **options: Any) -> Sequence[Lease]:
+        leases = await super().lease(queue, **options)
+        type(self).seen += len(leases)
+        return leases
+
+
+async def test_a_class_that_has_its_own_lease_is_not_passed_by(server: RedisServer) -> None:
+    async with Audited(server.url) as broker:
+        worker = bee.Worker(broker, QUEUE, Work, nothing)
+        async with worker.working():
+            for number in range(1, 4):
+                await becomes(lambda: waiting_at(server) == 1, "it does not wait")
+                await bee.Queue(broker, QUEUE, Work).send(Work(number))
+                await becomes(lambda: worker.health().settled == number, "not done")  # noqa: B023
+
+    assert 3 == Audited.seen
+
+
+async def test_a_worker_learns_from_orders_how_large_messages_are(server: RedisServer) -> None:
+    class Large(bee.Job):
+        text: str
+
+    async def handle(job: Large) -> None:
+        pass
+
+    async with RedisBroker(server.url) as broker:
+        worker = bee.Worker(broker, QUEUE, Large, handle, concurrency=1000)
+        async with worker.working():
+            await becomes(lambda: waiting_at(server) == 1, "it does not wait")
+            before = worker._held.room()
+            await bee.Queue(broker, QUEUE, Large).send(Large("x" * 250_000))
+            await becomes(lambda: worker.health().settled == 1, "it was not done")
+
+            assert worker._held.room() < 40 < before
+
+
+class Unwilling(MemoryBroker):
+    """An order of it cannot be had."""
+
+    def order(self, queue: str, **_: Any) -> Order:
+        raise BrokerUnavailable("not now")
+
+    async def lease(self, queue: str, **options: Any) -> Sequence[Lease]:
+        return await super().lease(queue, **options)
+
+
+async def test_a_broker_that_takes_no_orders_does_not_end_its_worker() -> None:
+    events: list[bee.Event] = []
+    async with Unwilling() as broker:
+        worker = bee.Worker(broker, QUEUE, Work, nothing, poll=0.05, observers=[events.append])
+        async with worker.working():
+            await asyncio.sleep(0.5)
+            await bee.Queue(broker, QUEUE, Work).send(Work(1))
+            await becomes(lambda: worker.health().settled == 1, "it was not done")
+
+    # It says so once: that leases work does not mean that orders do.
+    assert ["order"] == [one.verb for one in events if isinstance(one, BrokerTrouble)]
 
 
 async def test_a_worker_whose_connections_are_closed_stands_there_again(own: RedisServer) -> None:
