@@ -239,8 +239,8 @@ def who_has_stalled_too_often_runs_again() -> Iterator[None]:
 def a_worker_that_met_trouble_takes_no_more() -> Iterator[None]:
     take = Fetcher._take
 
-    async def shocked(self: Fetcher, limit: int) -> Any:
-        leases = await take(self, limit)
+    async def shocked(self: Fetcher, *asked: Any) -> Any:
+        leases = await take(self, *asked)
         if leases is None:
             await self._more_room.wait()
         return leases
