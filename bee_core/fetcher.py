@@ -232,7 +232,7 @@ class Fetcher:
     async def _take_orders(self) -> bool:
         """Take what comes, a few at a time, by leases that stand with the store; or else wait.
 
-        Say whether there may be more to be had.
+        Say whether it was woken and has not looked yet.
         """
         while not self._stopped and (limit := min(self._room(), _FEW)) > 0:
             try:
@@ -240,13 +240,13 @@ class Fetcher:
             except (BrokerClosed, BrokerMisconfigured):
                 raise
             except Exception as error:
-                await self._trouble.back_off("order", error)
+                await self._trouble.back_off("wait", error)
                 return False
             if order is None:
                 return await self._wait()
             asked_at = self._clock.now()
             with self._until_cut(order.recall):
-                leases = await self._take("order", limit, order.leases())
+                leases = await self._take("wait", limit, order.leases())
             if leases is None:
                 return False
             self.hungry = len(leases) >= limit
@@ -257,7 +257,7 @@ class Fetcher:
                 self._on_vain()
                 return await self._wait()  # which says so if it is the store that has a problem
             await asyncio.sleep(0)  # what was just taken begins first
-        return True
+        return False
 
     async def _take(
         self, verb: str, limit: int, asked: Awaitable[Sequence[Lease]]

@@ -17,17 +17,24 @@ from bee_core.errors import BrokerClosed, BrokerError
 from bee_redis.connection import Link
 from bee_redis.resp import pack
 
-_BLOCK = 10.0
+_SHORTEST = 0.1
+"""Seconds that one BLPOP waits at least: zero would be for ever."""
+SLACK = 1.0
+"""Seconds after its time in which a server sees that it is over, even one that seldom looks."""
+_LONGEST = 10.0
 """Seconds that one BLPOP may wait: longer than any poll, so an idle worker sends few commands."""
 
 
 class Bell:
-    """The wake-ups of one queue, for everybody in this event loop."""
+    """The wake-ups of one queue, for everybody in this event loop.
 
-    def __init__(self, link: Link, key: bytes, *, deadline: float) -> None:
+    `lingers`: it goes on listening for a while when nobody waits, as somebody soon will.
+    """
+
+    def __init__(self, link: Link, key: bytes, *, deadline: float, lingers: bool) -> None:
         self._link = link
+        self._lingers = lingers
         self._key = key
-        self._pop = pack(b"BLPOP", key, _BLOCK)
         self._push = pack(b"RPUSH", key, b"1")
         self._deadline = deadline
         self._owed = 0
@@ -48,7 +55,7 @@ class Bell:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
-        self._listen()
+        self._listen(timeout)
         self.expect(due)
         alarm = loop.call_later(timeout, self._give_up, waiter)
         try:
@@ -80,15 +87,17 @@ class Bell:
         if self._waiters and due < math.inf:
             self._alarm = asyncio.get_running_loop().call_at(due, self._wake)
 
-    def _listen(self) -> None:
+    def _listen(self, timeout: float) -> None:
         if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read(), name="bee:bell")
+            block = _LONGEST if self._lingers else min(max(timeout, _SHORTEST), _LONGEST)
+            self._reader = asyncio.create_task(self._read(block), name="bee:bell")
 
-    async def _read(self) -> None:
+    async def _read(self, block: float) -> None:
         try:
+            pop = pack(b"BLPOP", self._key, block)
             while self._waiters:
-                until = asyncio.get_running_loop().time() + _BLOCK + self._deadline
-                woken = await self._link.call(self._key, self._pop, until=until)
+                until = asyncio.get_running_loop().time() + block + SLACK + self._deadline
+                woken = await self._link.call(self._key, pop, until=until)
                 if woken:
                     self.pass_on()
         except Exception as error:  # whatever it is, those who wait are to hear of it

@@ -199,8 +199,8 @@ class RedisBroker(RedisInspector, Store):
         arguments = self._lease_arguments(queue, limit, duration, holder, throttle)
         names, timeout = keys_for("lease", self._prefix, queue), seconds(timeout, "timeout")
         due = self._due.get(queue, math.inf) - self._check_usable().time()
-        # In a cluster each might have to go elsewhere. And a server looks at its clock too seldom.
-        if self._link is None or self._where.cluster or due < timeout or self._standing.is_full:
+        # A server looks at its clock too seldom for what is due.
+        if self._link is None or not self._takes_orders or due < timeout or self._standing.is_full:
             return None
 
         def read(reply: bytes) -> Sequence[Lease]:

@@ -42,6 +42,7 @@ class Session:
     _fsync: bool
     _check: bool
     _confirm: tuple[Part, ...]
+    _is_spread = False
 
     def _start_afresh(self) -> None:
         """Nothing is open yet."""
@@ -227,13 +228,20 @@ class Session:
             raise
         return link
 
+    @property
+    def _takes_orders(self) -> bool:
+        """Whether a lease may stand on the server: not if it, or its wake-up, may be elsewhere."""
+        return not self._where.cluster and not self._is_spread
+
     def _bell(self, queue: str) -> Bell | None:
         """What rings for a queue; none if there are too many of them."""
         if queue not in self._bells:
             if len(self._bells) >= _BELLS:
                 return None
             key = keys.bell(self._prefix, queue)
-            self._bells[queue] = Bell(self._link_to_wait, key, deadline=self._deadline)
+            self._bells[queue] = Bell(
+                self._link_to_wait, key, deadline=self._deadline, lingers=not self._takes_orders
+            )
         return self._bells[queue]
 
     @property

@@ -19,6 +19,7 @@ from secrets import token_hex
 
 from bee_core.errors import BrokerError, OutcomeUnknown
 from bee_core.message import Lease
+from bee_redis.bell import SLACK
 from bee_redis.connection import Link, is_refusal
 from bee_redis.resp import pack
 
@@ -26,8 +27,6 @@ _MOST = 64
 """Of one broker object: each has a connection to itself."""
 _SHORTEST = 0.001
 """Seconds that it stands; zero would be for ever."""
-_SLACK = 1.0
-"""Seconds after its time in which a server sees that it is over, even one that seldom looks."""
 _PATIENCE = 0.5
 """Seconds after a recall in which it has to be carried out."""
 _LASTS = 10_000
@@ -85,7 +84,7 @@ class StandingOrder:
         self._is_over = False
 
     async def leases(self) -> Sequence[Lease]:
-        until = asyncio.get_running_loop().time() + self._stands + _SLACK + self._deadline
+        until = asyncio.get_running_loop().time() + self._stands + SLACK + self._deadline
         self._orders.standing += 1
         try:
             async with asyncio.timeout(None) as self._limit:

@@ -7,8 +7,10 @@ from typing import Any
 import click
 import msgspec
 
+from bee_core.broker import Store
 from bee_core.cli.common.asking import ask, json_option, print_json, url_option
 from bee_core.cli.common.examples import examples
+from bee_core.cli.common.selecting import check_queues
 from bee_core.explain import Explanation, NotFound, sentence
 from bee_core.explain import explain as explain_job
 from bee_core.text import escaped
@@ -34,11 +36,18 @@ def explain(queue: str, id: str, url: str | None, as_json: bool) -> None:
     \b
     Exit codes:
       0  the store knows the job
-      1  it does not
+      1  it does not, or there is no such queue
       2  wrong use
       3  the store does not answer, or refuses
     """
-    found = ask(url, lambda store: explain_job(store, queue, id))
+
+    async def look(store: Store) -> Explanation:
+        found = await explain_job(store, queue, id)
+        if isinstance(found.why, NotFound):
+            await check_queues(store, [queue])
+        return found
+
+    found = ask(url, look)
     if as_json:
         print_json(_plain(found))
     else:

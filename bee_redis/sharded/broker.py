@@ -170,9 +170,6 @@ class ShardedBroker(ShardedInspector, Spread):
             at_once = taken.room
         return [name for name in names if name in unasked]
 
-    def order(self, queue: str, **_: Any) -> None:
-        """None stands: a wake-up may come from any part."""
-
     async def wait(self, queue: str, *, timeout: float) -> None:
         """Return when some part has rung, or something is due in one. It listens to all of them."""
         timeout = seconds(timeout, "timeout")

@@ -30,6 +30,7 @@ class Parts(RedisBroker):
     """The parts of all queues, each as a queue of its own, under a prefix of their own."""
 
     _whole: ShardedSession
+    _is_spread = True
 
     @classmethod
     def of(cls, whole: ShardedSession) -> Parts:
@@ -57,6 +58,8 @@ class Parts(RedisBroker):
 
 class ShardedSession(RedisBroker):
     """It speaks for whole queues (mark, registry); `_parts` does what is done to parts."""
+
+    _is_spread = True
 
     def __init__(self, *arguments: Any, shards: int | None = None, **options: Any) -> None:
         self._spread = check_shards(1 if shards is None else shards)

@@ -53,6 +53,17 @@ def test_a_job_that_failed_is_explained_with_its_past(bee: Bee, url: str) -> Non
     assert "OSError: disk full; due again at " in past[1]
 
 
+def test_a_queue_that_is_not_there_is_told_from_a_job_that_is_not(bee: Bee, url: str) -> None:
+    fail_once(url, "mistyped")
+
+    answer = bee("explain", "misstyped", "a", "--url", url)
+    gone = bee("explain", "mistyped", "b", "--url", url)
+
+    assert (1, 1) == (answer.exit_code, gone.exit_code)
+    assert "no queue 'misstyped' in this store (do you mean mistyped?)" in answer.output
+    assert "no queue" not in gone.output
+
+
 def test_for_programs_it_is_one_json_object(bee: Bee, url: str) -> None:
     fail_once(url, "for-programs")
 
@@ -66,10 +77,12 @@ def test_for_programs_it_is_one_json_object(bee: Bee, url: str) -> None:
 
 
 def test_a_job_that_nobody_knows_is_not_found(bee: Bee, url: str) -> None:
-    answer = bee("explain", "nothing-here", "a", "--url", url)
+    fail_once(url, "something-here")
+
+    answer = bee("explain", "something-here", "b", "--url", url)
 
     assert 1 == answer.exit_code
-    assert answer.output.startswith("a in nothing-here: the store knows nothing of it")
+    assert answer.output.startswith("b in something-here: the store knows nothing of it")
 
 
 def test_a_server_that_is_not_there_is_one_sentence(bee: Bee) -> None:

@@ -288,6 +288,15 @@ async def test_it_cannot_be_left_before_the_server_was_looked_at(server: RedisSe
         assert broker.order(QUEUE, limit=1, duration=60, holder="w", timeout=1) is None
 
 
+async def test_who_waits_no_longer_does_not_listen_any_longer(
+    server: RedisServer, broker: RedisBroker
+) -> None:
+    """Else the wake-up that an order stands behind would go to where nobody waits."""
+    await broker.wait(QUEUE, timeout=0.2)
+
+    await becomes(lambda: waiting_at(server) == 0, "it still listens", 2)
+
+
 # The worker.
 
 
@@ -493,7 +502,7 @@ async def test_a_broker_that_takes_no_orders_does_not_end_its_worker() -> None:
             await becomes(lambda: worker.health().settled == 1, "it was not done")
 
     # It says so once: that leases work does not mean that orders do.
-    assert ["order"] == [one.verb for one in events if isinstance(one, BrokerTrouble)]
+    assert ["wait"] == [one.verb for one in events if isinstance(one, BrokerTrouble)]
 
 
 async def test_a_worker_whose_connections_are_closed_stands_there_again(own: RedisServer) -> None:
