@@ -46,7 +46,6 @@ T = TypeVar("T")
 
 POLICY_HEADER = "bee-policy"
 MAX_BYTES = 256 * 1024
-NO_DELAY = 0.0
 _PAGE = 500
 
 
@@ -89,7 +88,7 @@ class Queue(Generic[J]):
         job: J,
         *,
         id: str | None = None,
-        delay: Duration = NO_DELAY,
+        delay: Duration = 0.0,
         at: datetime | None = None,
         priority: int = 0,
         policy: Policy | None = None,
@@ -107,7 +106,17 @@ class Queue(Generic[J]):
         key       of the jobs with one key only so many run at once: one, unless the workers'
                   `throttle` says otherwise
         """
-        draft = self._draft(job, id, delay, at, priority, policy, headers, if_taken, key)
+        draft = self.draft(
+            job,
+            id=id,
+            delay=delay,
+            at=at,
+            priority=priority,
+            policy=policy,
+            headers=headers,
+            if_taken=if_taken,
+            key=key,
+        )
         drafts, send = [draft], self._sender
         try:
             [sent] = await send(self.name, drafts)
@@ -128,7 +137,7 @@ class Queue(Generic[J]):
         job: J,
         *,
         id: str | None = None,
-        delay: Duration = NO_DELAY,
+        delay: Duration = 0.0,
         at: datetime | None = None,
         priority: int = 0,
         policy: Policy | None = None,
@@ -137,28 +146,12 @@ class Queue(Generic[J]):
         key: str | None = None,
     ) -> Draft:
         """The message that `send` would send. Takes the same options; does no I/O."""
-        return self._draft(job, id, delay, at, priority, policy, headers, if_taken, key)
-
-    def _draft(
-        self,
-        job: J,
-        id: str | None,
-        delay: Duration,
-        at: datetime | None,
-        priority: int,
-        policy: Policy | None,
-        headers: Mapping[str, str],
-        if_taken: IfTaken,
-        key: str | None,
-    ) -> Draft:
-        """As `draft`."""
         body = self._encode(job)
-        if delay is not NO_DELAY or at is not None:
-            delay = seconds(delay, "delay") if at is None else _until(at, delay)
+        wait = seconds(delay, "delay") if at is None else _until(at, delay)
         if policy is not None or headers is not NO_HEADERS:
             headers = _headers(headers, policy)
         name = id if id is not None else new_id() if key is None else fresh_id(self.broker, key)
-        return check_draft(Draft(name, body, delay, priority, headers, if_taken, key))
+        return check_draft(Draft(name, body, wait, priority, headers, if_taken, key))
 
     async def group(
         self,

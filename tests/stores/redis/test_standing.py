@@ -191,16 +191,11 @@ async def test_what_is_recalled_before_it_stands_does_not_stand(broker: RedisBro
 
 
 async def test_what_is_recalled_still_brings_what_it_has_leased(broker: RedisBroker) -> None:
+    made = order(await opened(broker))
     await send(broker, "a")
-    made = order(await opened_full(broker))
     made.recall()
 
     assert ["a"] == ids(await made.leases())
-
-
-async def opened_full(broker: RedisBroker) -> RedisBroker:
-    await broker.stats(QUEUE)
-    return broker
 
 
 async def test_a_recall_that_comes_too_late_leaves_nothing_behind_for_long(
