@@ -22,4 +22,5 @@ def test_a_command_that_does_not_exist_is_wrong_use(run_bee: RunBee) -> None:
 def test_a_store_is_empty_and_ready(run_bee: RunBee, store_url: str) -> None:
     ended = run_bee("explain", "mail", "a", env={"BEE_URL": store_url})
 
-    assert (1, "") == (ended.returncode, ended.stderr)
+    told = "Error: no queue 'mail' in this store; there is none\n"
+    assert (1, "", told) == (ended.returncode, ended.stdout, ended.stderr)
