@@ -204,8 +204,8 @@ class Fetcher:
                 orders = max_jobs == math.inf and not until_empty
                 woken = expecting = await (self._take_orders() if orders else self._wait())
 
-    def _lease_now(self, limit: int) -> Awaitable[Sequence[Lease]]:
-        return self._broker.lease(
+    async def _lease_now(self, limit: int) -> Sequence[Lease]:
+        return await self._broker.lease(
             self._queue,
             limit=limit,
             duration=self._lease,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -351,3 +352,23 @@ async def test_a_worker_that_waits_can_be_stopped_from_another_thread() -> None:
 
     await asyncio.to_thread(worker.stop)
     await asyncio.wait_for(running, 5)
+
+
+class Abrupt(MemoryBroker):
+    """Fails at once when it is asked for a lease, a few times, and not when that is awaited."""
+
+    failures = 3
+
+    def lease(self, queue: str, **options: Any) -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise bee.BrokerUnavailable("away")
+        return super().lease(queue, **options)
+
+
+async def test_a_broker_that_fails_before_it_is_awaited_does_not_end_its_worker() -> None:
+    async with Abrupt() as broker:
+        worker = bee.Worker(broker, "q", Work, nothing, observers=())
+        async with worker.working():
+            await bee.Queue(broker, "q", Work).send(Work())
+            await until(lambda: worker.health().settled == 1)
