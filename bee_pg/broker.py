@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, overload
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
 
 from bee_core.broker import NOTHING, Packing, Store
 from bee_core.checks import (
@@ -34,7 +34,6 @@ from bee_core.errors import (
     BrokerUnavailable,
     IdTaken,
     InvalidName,
-    InvalidOption,
     OutcomeUnknown,
     part_done,
 )
@@ -49,7 +48,8 @@ from bee_core.message import (
     Throttle,
 )
 from bee_core.stored import Stored
-from bee_core.url import Secret, Url, as_url, redact
+from bee_core.url import Url, as_url, redact
+from bee_pg.address import OWN, parameters
 from bee_pg.inspector import PgInspector
 from bee_pg.line import Line
 from bee_pg.migrate import DEFAULT_SCHEMA, check_schema
@@ -71,8 +71,6 @@ _REST = 5.0
 """Seconds after which one who waits sees to it that he is still listed as idle."""
 _PATIENCE = 0.8
 """The part of the deadline after which a lease gives up by itself: nobody may be there any more."""
-_OWN = ("schema", "pool_size", "deadline", "migrate", "notify")
-"""The parameters of a URL that are bee's; libpq knows the others."""
 
 
 class PgBroker(PgInspector, Packing, Store):
@@ -97,7 +95,7 @@ class PgBroker(PgInspector, Packing, Store):
     ) -> None:
         url = as_url(url)
         self._shown, self._schema = redact(url), schema  # first: a traceback may show it
-        self._parameters = _parameters(url)
+        self._parameters = parameters(url)
         check_schema(schema)
         self._pool_size = check_whole(pool_size, "pool_size", least=1)
         self._deadline = seconds(deadline, "deadline", least=0.01)
@@ -116,7 +114,7 @@ class PgBroker(PgInspector, Packing, Store):
             "migrate": url.flag("migrate") or False,
             "notify": url.flag("notify") is not False,
         }
-        return cls(url.without(*_OWN), **options)
+        return cls(url.without(*OWN), **options)
 
     def _start_afresh(self) -> None:
         super()._start_afresh()
@@ -144,30 +142,31 @@ class PgBroker(PgInspector, Packing, Store):
         return found
 
     async def send(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Sent]:
-        return await self.pack(queue, drafts)()
+        statement, arguments = self._packed(queue, drafts)
+        if not drafts:
+            return await self._send_nothing()
+        return _sent(queue, await self._carry_out(statement, arguments))
 
     def pack(
         self, queue: str, drafts: Sequence[Draft]
     ) -> Callable[[], Coroutine[Any, Any, Sequence[Sent]]]:
+        statement, arguments = self._packed(queue, drafts)
+        return partial(self._send, queue, statement, arguments) if drafts else self._send_nothing
+
+    def _packed(self, queue: str, drafts: Sequence[Draft]) -> tuple[str, Sequence[Any]]:
         for draft in drafts:
             check_draft(draft)
         if len(drafts) > 1 and len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidName("the ids of one send must be distinct")
         check_queue(queue)
-        if not drafts:
-            return self._send_nothing
-        straight = self._pool.prepares
-        return partial(self._send, queue, *send_statement(self._schema, queue, drafts, straight))
+        return send_statement(self._schema, queue, drafts, straight=self._pool.prepares)
+
+    async def _send(self, queue: str, statement: str, arguments: Sequence[Any]) -> Sequence[Sent]:
+        return _sent(queue, await self._carry_out(statement, arguments))
 
     async def _send_nothing(self) -> Sequence[Sent]:
         self._check_usable()
         return []
-
-    async def _send(self, queue: str, statement: str, arguments: Sequence[Any]) -> Sequence[Sent]:
-        [[sent, taken]] = await self._carry_out(statement, arguments)
-        if taken is not None:
-            raise IdTaken(queue, taken)
-        return list(map(LETTERS.__getitem__, sent))
 
     async def lease(
         self,
@@ -304,27 +303,12 @@ class PgBroker(PgInspector, Packing, Store):
         return self._waitings[queue]
 
 
-def _parameters(url: str) -> dict[str, Any]:
-    """What libpq makes of a URL."""
-    url = as_url(url)
-    try:
-        found = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        text = str(error).strip().replace(url, redact(url))
-        if "percent-encoded" in text:  # libpq quotes the piece, and that may be the password
-            text = f"{text.partition(':')[0]} in {redact(url)}: write % in a password as %25"
-        own = f"bee's own parameters: {', '.join(_OWN)}; the others are libpq's"
-        raise InvalidOption(f"{text} ({own})") from None
-    if not str(found.get("port", "")).replace(",", "").isdigit() and "port" in found:
-        found["port"] = Secret(found["port"])  # it may be a piece of the password
-        raise InvalidOption(
-            "the port of a PostgreSQL URL must be a number (write / @ : # in a password as %2F %40 "
-            "%3A %23)"
-        )
-    for name in found.keys() & {"password", "sslpassword"}:
-        found[name] = Secret(found[name])
-    defaults = {"fallback_application_name": "bee", "target_session_attrs": "read-write"}
-    return defaults | found
+def _sent(queue: str, rows: Sequence[TupleRow]) -> Sequence[Sent]:
+    """What was done with each draft; nothing is said of a single one that was kept."""
+    [[sent, taken]] = rows or [("k", None)]
+    if taken is not None:
+        raise IdTaken(queue, taken)
+    return list(map(LETTERS.__getitem__, sent))
 
 
 def _in_turn(settlements: Sequence[Settlement]) -> Sequence[Sequence[Settlement]]:

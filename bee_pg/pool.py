@@ -14,6 +14,7 @@ import socket
 from bisect import insort
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.rows import TupleRow
 from psycopg.waiting import wait_async
 
+from bee_core.alarm import Alarm
 from bee_core.errors import BrokerClosed, BrokerUnavailable, OutcomeUnknown
 from bee_core.places import Places
 from bee_pg.faults import cannot_connect, translate
@@ -51,19 +53,23 @@ class Connection(AsyncConnection[TupleRow]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._names: dict[Straight, str] = {}
+        self._names: dict[Straight, bytes] = {}
         """What was prepared, and as what."""
         self._prepared_so_far = 0
         self._reader = Reader()
+        self.alarm = Alarm(partial(cut, self))
+        """Ends it, at the time that is set."""
 
-    async def rows(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
-        """Those that a statement returns.
-
-        A cursor knows how to pack and read what it did last, so it is used again; but it also keeps
-        that, so not if it is much.
-        """
+    def rows(self, statement: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, list[TupleRow]]:
+        """Those that a statement returns."""
         if isinstance(statement, Straight) and self.prepares:
-            return await self._straight(statement, arguments)
+            return self._straight(statement, arguments)
+        return self._by_cursor(statement, arguments)
+
+    async def _by_cursor(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
+        """A cursor knows how to pack and read what it did last, so it is used again; but it also
+        keeps that, so not if it is much.
+        """
         cursor, self._last = self._last or self.cursor(), None
         await cursor.execute(statement, arguments, binary=True)
         rows = await cursor.fetchall()
@@ -72,19 +78,22 @@ class Connection(AsyncConnection[TupleRow]):
         return rows
 
     async def _straight(self, statement: Straight, arguments: Sequence[Any]) -> list[TupleRow]:
-        """The same for one that need not go the way of all others."""
-        if (name := self._names.get(statement)) is None:
-            name = f"bee_{self._prepared_so_far}"  # a new one, whatever became of those before
-            self._prepared_so_far += 1
-            if not self._names:
-                await self.execute(b"set lock_timeout = '3s'")  # as the functions have it
-            await prepare(self, name, statement)
-            self._names[statement] = name
+        """For one that need not go the way of all others."""
+        name = self._names.get(statement) or await self._prepare(statement)
         try:
-            return await carry_out(self, self._reader, name, arguments)
+            return await carry_out(self.pgconn, self._reader, name, arguments)
         except asyncio.CancelledError:
             await self._end()
             raise
+
+    async def _prepare(self, statement: Straight) -> bytes:
+        name = f"bee_{self._prepared_so_far}"  # a new one, whatever became of those before
+        self._prepared_so_far += 1
+        if not self._names:
+            await self.execute(b"set lock_timeout = '3s'")  # as the functions have it
+        await prepare(self, name, statement)
+        self._names[statement] = name.encode()
+        return self._names[statement]
 
     def forget(self) -> None:
         """Prepare all anew: after a rollback psycopg may have the server forget everything."""
@@ -102,6 +111,7 @@ class Connection(AsyncConnection[TupleRow]):
             raise
 
     async def close(self) -> None:
+        self.alarm.cancel()
         self._reader.stop()
         await super().close()
 
@@ -131,24 +141,45 @@ class Pool:
         self, statement: str, arguments: Sequence[Any], *, until: float
     ) -> Coroutine[Any, Any, list[TupleRow]]:
         """The rows that a statement returns. Raises a BrokerError."""
-        return self.run(lambda c: self._execute(c, statement, arguments), until=until)
+
+        def work(connection: Connection) -> Coroutine[Any, Any, list[TupleRow]]:
+            if connection.prepares is not self.prepares:
+                connection.prepares = self.prepares
+                connection.prepare_threshold = _OFTEN if self.prepares else None
+            if self.wraps:
+                return _wrapped(connection, statement, arguments)
+            return connection.rows(statement, arguments)
+
+        return self.run(work, until=until)
 
     async def run(self, work: Callable[[Connection], Coroutine[Any, Any, T]], *, until: float) -> T:
         """What some work over a connection returns. Raises a BrokerError."""
         connection = await self._take(until)
+        connection.alarm.set(until)
         try:
-            return await self._in_time(connection, work(connection), until)
+            return await work(connection)
+        except psycopg.Error as error:
+            if asyncio.get_running_loop().time() >= until:
+                raise OutcomeUnknown("PostgreSQL did not answer in time") from error
+            raise translate(error, schema=self._schema) from error
         finally:
-            await self._give_back(connection)
+            connection.alarm.rest()
+            if not self._give_back(connection):
+                await connection.close()
 
     async def listen(self, channel: str, until: float) -> Connection:
         """A connection beside the pool, that hears on a channel."""
         connection = await connect(self._parameters, until)
         statement = sql.SQL("listen {}").format(sql.Identifier(channel))
         try:
-            await self._in_time(connection, connection.execute(statement), until)
-        except BaseException:
+            async with asyncio.timeout_at(until):
+                await connection.execute(statement)
+        except BaseException as error:
             await connection.close()
+            if isinstance(error, TimeoutError):
+                raise BrokerUnavailable("PostgreSQL did not answer in time") from error
+            if isinstance(error, psycopg.Error):
+                raise translate(error, schema=self._schema) from error
             raise
         return connection
 
@@ -159,36 +190,6 @@ class Pool:
             cut(connection)
         while self._idle:
             await self._idle.pop().close()
-
-    async def _in_time(
-        self, connection: Connection, work: Coroutine[Any, Any, T], until: float
-    ) -> T:
-        """What the work returns, if it ends in time and is wanted to the end."""
-        loop = asyncio.get_running_loop()
-        overdue = loop.call_at(until, cut, connection)
-        try:
-            return await work
-        except psycopg.Error as error:
-            if loop.time() >= until:
-                raise OutcomeUnknown("PostgreSQL did not answer in time") from error
-            raise translate(error, schema=self._schema) from error
-        finally:
-            overdue.cancel()
-
-    async def _execute(
-        self, connection: Connection, statement: str, arguments: Sequence[Any]
-    ) -> list[TupleRow]:
-        if connection.prepares is not self.prepares:
-            connection.prepares = self.prepares
-            connection.prepare_threshold = _OFTEN if self.prepares else None
-        if not self.wraps:
-            return await connection.rows(statement, arguments)
-        try:
-            async with connection.transaction():
-                return await connection.rows(statement, arguments)
-        except BaseException:
-            connection.forget()
-            raise
 
     async def _take(self, until: float) -> Connection:
         if not self._places.take():
@@ -218,17 +219,30 @@ class Pool:
         except TimeoutError as error:
             raise BrokerUnavailable("all connections of the pool are busy (pool_size)") from error
 
-    async def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection) -> bool:
+        """Whether it can be used again; else it is to be closed."""
         self._busy.discard(connection)
         self._places.leave()
         if self._closed or not is_idle(connection):
-            await connection.close()
-        else:
-            insort(self._idle, connection, key=_age)
+            return False
+        insort(self._idle, connection, key=_age)
+        return True
 
     def _check_open(self) -> None:
         if self._closed:
             raise BrokerClosed("this PgBroker was closed")
+
+
+async def _wrapped(
+    connection: Connection, statement: str, arguments: Sequence[Any]
+) -> list[TupleRow]:
+    """The rows of a statement in a transaction of its own."""
+    try:
+        async with connection.transaction():
+            return await connection.rows(statement, arguments)
+    except BaseException:
+        connection.forget()
+        raise
 
 
 async def connect(parameters: Mapping[str, Any], until: float) -> Connection:

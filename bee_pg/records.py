@@ -71,7 +71,7 @@ def send_statement(
     `straight` says that it goes over a connection of bee's own, to the server itself.
     """
     if straight and len(drafts) == 1 and is_plain(drafts[0]):
-        return _send_one(schema), [queue, drafts[0].id, drafts[0].body]
+        return _send_one(schema), [queue, drafts[0].id, drafts[0].body, queue, queue]
     ids = [draft.id for draft in drafts]
     if ids == sorted(ids) and all(map(is_plain, drafts)):  # by code point is by the bytes of UTF-8
         return _send_plain(schema), [queue, texts(ids), blobs([draft.body for draft in drafts])]

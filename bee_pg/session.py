@@ -78,22 +78,14 @@ class Session:
         return await self._carry_out(call(self._schema, verb, types), arguments)
 
     async def _carry_out(self, statement: str, arguments: Sequence[Any]) -> list[TupleRow]:
-        """The rows of a statement."""
+        """The rows of a statement.
+
+        It is tried again if it was rolled back because somebody else was faster: nothing is in
+        doubt then, and no call of bee's is to fail because two of them have met.
+        """
         until = self._check_usable().time() + self._deadline
         if not self._opened:
             await self._open(until)
-        return await self._call(statement, arguments, until)
-
-    async def _run_on(self, queue: str, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
-        """The rows of a function whose first argument is the name of a queue."""
-        types = f"%b::text, {types}" if types else "%b::text"
-        return await self._run(verb, types, check_queue(queue), *arguments)
-
-    async def _call(self, statement: str, arguments: Sequence[Any], until: float) -> list[TupleRow]:
-        """Try again what was rolled back because somebody else was faster.
-
-        Nothing is in doubt then, and no call of bee's is to fail because two of them have met.
-        """
         for attempt in range(_TRIES):
             try:
                 return await self._pool.call(statement, arguments, until=until)
@@ -102,6 +94,11 @@ class Session:
                     raise
                 await asyncio.sleep(random.uniform(0.001, 0.01) * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _run_on(self, queue: str, verb: str, types: str, *arguments: Any) -> list[TupleRow]:
+        """The rows of a function whose first argument is the name of a queue."""
+        types = f"%b::text, {types}" if types else "%b::text"
+        return await self._run(verb, types, check_queue(queue), *arguments)
 
     def _check_usable(self) -> asyncio.AbstractEventLoop:
         """The event loop that it is used in; BrokerClosed if it cannot be."""
@@ -163,11 +160,10 @@ class Session:
         return await self._pool.listen(channel, self._until())
 
     async def _probe(self, channel: str) -> bool:
-        until = self._until()
         if not self._opened:
-            await self._open(until)
+            await self._open(self._until())
         if not self._pool.prepares:
-            await self._call("select pg_notify(%s, '')", [channel], until)
+            await self._carry_out("select pg_notify(%s, '')", [channel])
         return self._pool.prepares  # no pooler is in between
 
     async def _rise(self, queue: str, channel: str) -> object:

@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 class Straight(str):
     """A statement in psycopg's words, all of whose arguments are text or bytes (%b).
 
-    It returns one row, of text.
+    It returns one row of text, or none.
     """
 
     __slots__ = ()
@@ -45,14 +45,14 @@ class Reader:
         self._watched: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._ready: asyncio.Future[None] | None = None
 
-    async def wait(self, descriptor: int) -> None:
-        """Until there is something. Cancelled or not, `rest` or `stop` has to follow."""
+    def ready(self, descriptor: int) -> asyncio.Future[None]:
+        """Done when there is something. Cancelled or not, `rest` or `stop` has to follow."""
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()
         if self._watched is None:
             loop.add_reader(descriptor, self._set)
             self._watched = loop, descriptor
-        await self._ready
+        return self._ready
 
     def rest(self) -> None:
         """A call is over."""
@@ -78,45 +78,38 @@ class Reader:
 
 
 async def carry_out(
-    connection: AsyncConnection[Any], reader: Reader, name: str, arguments: Sequence[str | bytes]
+    pgconn: PGconn, reader: Reader, name: bytes, arguments: Sequence[str | bytes]
 ) -> list[TupleRow]:
-    """The one row of a prepared statement. Nobody else may use the connection meanwhile.
+    """The row of a prepared statement, if any. Nobody else may use the connection meanwhile.
 
     Cancelled, it leaves the connection with an answer under way.
     """
     values = [value.encode() if isinstance(value, str) else value for value in arguments]
+    last: PGresult | None = None
     try:
-        pgconn = connection.pgconn
-        pgconn.send_query_prepared(name.encode(), values, [1] * len(values), result_format=1)
-        result = await _result(pgconn, reader)
+        pgconn.send_query_prepared(name, values, [1] * len(values), result_format=1)
+        while pgconn.flush():
+            await _until_writable(pgconn.socket)
+        while True:
+            while pgconn.is_busy():
+                await reader.ready(pgconn.socket)
+                pgconn.consume_input()
+            if (result := pgconn.get_result()) is None:  # nothing more is to come
+                break
+            last = result
     except BaseException:
         reader.stop()  # the socket may be closed by now
         raise
     reader.rest()
-    if result.status != ExecStatus.TUPLES_OK:
-        raise error_from_result(result)
-    row: list[str | None] = []
-    for column in range(result.nfields):
-        value = result.get_value(0, column)
-        row.append(None if value is None else value.decode())
-    return [tuple(row)]
-
-
-async def _result(pgconn: PGconn, reader: Reader) -> PGresult:
-    """The last answer to what was sent, as soon as there is nothing more to come."""
-    while pgconn.flush():
-        await _until_writable(pgconn.socket)
-    last: PGresult | None = None
-    while True:
-        while pgconn.is_busy():
-            await reader.wait(pgconn.socket)
-            pgconn.consume_input()
-        result = pgconn.get_result()
-        if result is None:
-            break
-        last = result
     assert last is not None, "every statement is answered"
-    return last
+    if last.status != ExecStatus.TUPLES_OK:
+        raise error_from_result(last)
+    return [_row(last)] if last.ntuples else []
+
+
+def _row(result: PGresult) -> tuple[str | None, ...]:
+    found = [result.get_value(0, column) for column in range(result.nfields)]
+    return tuple([None if value is None else value.decode() for value in found])
 
 
 async def _until_writable(descriptor: int) -> None:

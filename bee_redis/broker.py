@@ -22,13 +22,12 @@ from bee_core.checks import (
     check_progress,
     check_queue,
     check_remarks,
-    check_settlement,
     check_terminal,
     check_whole,
 )
 from bee_core.disposition import Terminal
 from bee_core.duration import Duration, seconds
-from bee_core.errors import IdTaken, InvalidName, InvalidOption
+from bee_core.errors import BrokerError, IdTaken, InvalidName, InvalidOption
 from bee_core.message import (
     THROTTLE,
     Draft,
@@ -43,6 +42,7 @@ from bee_core.packing import is_plain
 from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import links
+from bee_redis.connection import is_refusal
 from bee_redis.ids import pack_id, unpack_id
 from bee_redis.inspector import RedisInspector
 from bee_redis.leases import lease_terms, leases
@@ -51,6 +51,7 @@ from bee_redis.records import (
     drafts_arguments,
     is_plain_end,
     microseconds,
+    plain_first,
     receipt_arguments,
     report,
     settlements_arguments,
@@ -165,7 +166,14 @@ class RedisBroker(RedisInspector, Store):
         until = self._until()
         if len(drafts) == 1 and is_plain(drafts[0]) and not self._confirm:
             one = pack_id(drafts[0].id), drafts[0].body
-            reply = await self._store("send_one", queue, *one, until=until)
+            try:
+                reply = await self._straight("send_one", queue, one, until)
+            except BrokerError as error:
+                if not is_refusal(error):
+                    raise
+                reply = await self._store("send_one", queue, *one, until=until)
+            if reply.startswith(b"!"):
+                reply = await self._see_to(queue, reply, until)
         if not reply:  # it was not for `send_one.lua`
             reply = await self._store("send", queue, *drafts_arguments(drafts), until=until)
         if isinstance(reply, list):
@@ -291,7 +299,7 @@ class RedisBroker(RedisInspector, Store):
 
     async def settle(self, queue: str, settlements: Sequence[Settlement]) -> AbstractSet[Receipt]:
         if not (are_plain := all(map(is_plain_end, settlements))):
-            settlements = _in_order(settlements)
+            settlements = plain_first(settlements)
         pages = [settlements_arguments(page, are_plain) for page in paged(settlements)]
         replies = await self._run_pages("settle", queue, pages)
         return at(replies, [settlement.receipt for settlement in settlements])
@@ -336,15 +344,3 @@ class RedisBroker(RedisInspector, Store):
     async def announce(self, queue: str, holder: str, *, about: str, duration: float) -> None:
         lasting = microseconds(seconds(duration, "duration"))
         await self._run("announce", queue, check_holder(holder), lasting, check_about(about))
-
-
-def _in_order(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
-    """Plain ones first: they are ended together. But not before a draft that meets them."""
-    for settlement in settlements:
-        check_settlement(settlement)
-    sent = {draft.id for settlement in settlements for draft in settlement.then}
-
-    def goes_first(settlement: Settlement) -> bool:
-        return is_plain_end(settlement) and settlement.receipt.id not in sent
-
-    return sorted(settlements, key=goes_first, reverse=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal, assert_never, cast
 
 import msgspec
 
+from bee_core.checks import check_settlement
 from bee_core.disposition import Archive, Delete, Reschedule
 from bee_core.message import (
     ZERO,
@@ -74,6 +75,18 @@ def is_plain_end(settlement: Settlement) -> bool:
         and not settlement.summary
         and 0 < settlement.receipt.token < 2**64
     )
+
+
+def plain_first(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
+    """Plain ones come first: they are ended together. But not before a draft that meets them."""
+    for settlement in settlements:
+        check_settlement(settlement)
+    sent = {draft.id for settlement in settlements for draft in settlement.then}
+
+    def goes_first(settlement: Settlement) -> bool:
+        return is_plain_end(settlement) and settlement.receipt.id not in sent
+
+    return sorted(settlements, key=goes_first, reverse=True)
 
 
 def settlements_arguments(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -116,10 +116,28 @@ class Session:
         reply, confirmed = reply if self._confirm else (reply, None)
         if not isinstance(reply, bytes):
             return reply  # nothing was stored
-        if reply.startswith(b"!"):
-            await self._list_again(queue, until)
+        reply = await self._see_to(queue, reply, until)
         if self._confirm:
             self._check_confirmed(confirmed)
+        return reply
+
+    def _straight(
+        self, verb: str, queue: str, arguments: tuple[Part, ...], until: float
+    ) -> Coroutine[Any, Any, Any]:
+        """What the script answers, as it is, and nothing else; or what `_store` makes of it.
+
+        The coroutines between took a twelfth of the time of a send: docs/adr/0039.
+        """
+        if self._link is None or type(queue) is not str or queue not in self._known:
+            return self._store(verb, queue, *arguments, until=until)
+        names = keys_for(verb, self._prefix, queue)
+        request = SCRIPTS[verb].by_name(names, arguments)
+        return self._link.call(names.names[0], request, until=until)
+
+    async def _see_to(self, queue: str, reply: bytes, until: float) -> bytes:
+        """The answer of a script that has stored something, once `queues` knows of it."""
+        if reply.startswith(b"!"):
+            await self._list_again(queue, until)
         return reply.removeprefix(b"!")
 
     def _check_confirmed(self, confirmed: Any) -> None:

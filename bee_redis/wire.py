@@ -12,6 +12,7 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
+from bee_core.alarm import Alarm
 from bee_redis.resp import Replies, Reply
 
 
@@ -29,9 +30,7 @@ class Wire(asyncio.Protocol):
         self._replies = Replies()
         self._answer: asyncio.Future[Reply] | None = None
         self._passed_over = 0  # answers that come before the one that is waited for
-        self._until = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._rings_at = 0.0
+        self._alarm = Alarm(self._give_up)
         self.heard_at = self._loop.time()
         """When it was last known to work."""
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -50,10 +49,7 @@ class Wire(asyncio.Protocol):
         """
         self._answer = answer = self._loop.create_future()
         self._passed_over = others
-        self._until = until
-        # One alarm serves many calls: most are over long before it rings.
-        if self._alarm is None or until < self._rings_at:
-            self._set_alarm()
+        self._alarm.set(until)
         self._transport.write(request)
         return answer
 
@@ -90,26 +86,13 @@ class Wire(asyncio.Protocol):
         else:
             answer.set_result(reply)
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._rings_at = self._until
-        self._alarm = self._loop.call_at(self._until, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        if self._answer is None:
-            return
-        if self._loop.time() < self._until:
-            self._set_alarm()
-        else:
+    def _give_up(self) -> None:
+        if self._answer is not None:
             self._fail(TimeoutError())
 
     def _fail(self, error: Exception) -> None:
         """Whoever waits hears of it; nobody is served any more."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._alarm.cancel()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         self._transport.abort()

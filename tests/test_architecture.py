@@ -21,6 +21,7 @@ BACKENDS = {"bee_memory", "bee_redis", "bee_pg", "redis", "psycopg", "psycopg_po
 LAYERS = [
     [
         "errors",
+        "alarm",
         "clock",
         "forks",
         "child",
