@@ -6,6 +6,10 @@
 create sequence number increment by 1000;
 create sequence token;
 
+-- A priority: others are never leased. Not a check of the tables, which every statement that writes a row would
+-- read and plan anew: docs/adr/0039.
+create domain level as smallint check (value between -9 and 9);
+
 -- A lease that has ended, and not by deleting its message.
 create type episode as (
     token bigint, holder text, leased_at timestamptz, ended_at timestamptz,
@@ -28,7 +32,7 @@ create table message (
     stalls       integer     not null default 0,
     releases     integer     not null default 0,
     unknowns     integer     not null default 0,
-    priority     smallint    not null check (priority between -9 and 9), -- others are never leased
+    priority     level       not null,
     leased       boolean     not null default false, -- is listed among the leases, not in the line
     parked       boolean     not null default false, -- was passed over: waits for its key, not in the line
     awaits       integer,                         -- reports that make it due; null if none do
@@ -68,7 +72,7 @@ create table successor (
     number   bigint      not null,
     sent_at  timestamptz not null,
     due      timestamptz not null,
-    priority smallint    not null,
+    priority level       not null,
     payload  boolean     not null,                -- may it change the body,
     run_at   text        not null,                -- the time (always, never, if_later, if_earlier),
     policy   boolean     not null,                -- headers, priority and key,

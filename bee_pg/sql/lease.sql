@@ -183,7 +183,7 @@ begin
         returning m.id, m.token, m.body, m.headers, date_part('epoch', m.sent_at),
                   case when (m.deliveries - 1 | m.errors | m.timeouts | m.stalls | m.releases | m.unknowns) <> 0
                   then array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] end,
-                  m.key, m.reports_to, m.priority, date_part('epoch', m.due),
+                  m.key, m.reports_to, m.priority::smallint, date_part('epoch', m.due),
                   null::double precision, null::double precision, null::double precision;
       total := cardinality(chosen);
       exit;
@@ -213,7 +213,7 @@ begin
       select m.id, m.token, m.body, m.headers, date_part('epoch', m.sent_at),
              case when (m.deliveries - 1 | m.errors | m.timeouts | m.stalls | m.releases | m.unknowns) <> 0
              then array[m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns] end,
-             m.key, m.reports_to, m.priority, date_part('epoch', m.due),
+             m.key, m.reports_to, m.priority::smallint, date_part('epoch', m.due),
              null::double precision, null::double precision, null::double precision
       from unnest(taken) as t (id), lateral (
         select * from message m where m.queue = lease.queue and m.id = t.id offset 0

@@ -4,7 +4,7 @@ language sql stable as $$
   select m.id, m.incarnation,
     case when m.leased and m.leased_until > now then 'leased'
          when m.leased or m.due <= now then 'ready' else 'delayed' end,
-    m.body, m.headers, m.priority, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
+    m.body, m.headers, m.priority::smallint, m.deliveries, m.errors, m.timeouts, m.stalls, m.releases, m.unknowns,
     date_part('epoch', m.sent_at), date_part('epoch', m.due), m.holder,
     case when m.leased and m.leased_until > now then date_part('epoch', m.leased_until) end,
     m.reason, m.detail, null::double precision, m.key, m.awaits, m.reports_to, m.progress,
