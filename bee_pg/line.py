@@ -4,9 +4,10 @@ All of it, as a rule. But what was deleted stays in the index until it is vacuum
 holds an old snapshot it cannot be; every look from the beginning steps over all of it. And where
 many lease at once, each tries the rows that the others have just locked, one by one. So when two
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
-ended, and pass by what bears the mark of a lock. A whole look follows as soon as it costs no more
-than a twentieth of the time, and in ten seconds anyway: it finds what was committed late, sent
-back, changed, or locked by one who failed. And where a look has not found enough, the same call
+ended, this broker's or another's, take turns (sql/queue_up.sql), and pass by what bears the mark of
+a lock. A whole look follows as soon as it costs no more than a hundredth of the time, for all who
+lease make theirs, and in ten seconds anyway: it finds what was committed late, sent back, changed,
+or locked by one who failed. And where a look has not found enough, the same call
 looks at the whole line, and so does the next one: nobody waits for a message that is there.
 """
 
@@ -20,7 +21,7 @@ _SLOW = 0.001
 _SLOW_FOR_MANY, _MANY = 0.0003, 50
 """The same where so many are found at once. A hundred take as long with no dead rows in front: then
 there is a whole look every six milliseconds."""
-_SHARE = 20
+_SHARE = 100
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
 """Seconds for which what was committed late may stay unseen, while looks are slow."""

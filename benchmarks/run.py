@@ -1,6 +1,6 @@
 """How fast is bee, next to other libraries and to the limit?
 
-    python -m benchmarks.run                    all of it, about 40 minutes; then python -m benchmarks.report
+    python -m benchmarks.run                    all of it, about 55 minutes; then python -m benchmarks.report
     python -m benchmarks.run --short            a look: bee and the limit, in this environment, under 90 s
     python -m benchmarks.run --only bee saq --workloads drain kill --store redis
 

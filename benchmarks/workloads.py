@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.backlogs import backlog, delayed
-from benchmarks.bench import CLOSE, DUELS, Bench, Found, server_for
+from benchmarks.bench import CLOSE, Bench, Found, server_for
 from benchmarks.contender import Contender, Trouble, working
 from benchmarks.drains import PROBES, drain, drain_together, fill, probe_drain
 from benchmarks.kills import kill
@@ -27,10 +27,10 @@ def send(bench: Bench) -> None:
 
 def send_many(bench: Bench) -> None:
     """The fastest way there is. Figures as in `send`."""
-    _sends(bench, "send-many", seconds=1.5, most=300_000)
+    _sends(bench, "send-many", seconds=1.5, most=300_000, duels=CLOSE)
 
 
-def _sends(bench: Bench, command: str, seconds: float, most: int, duels: int = DUELS) -> None:
+def _sends(bench: Bench, command: str, seconds: float, most: int, duels: int) -> None:
     def probe(contender: Contender) -> float:
         for jobs in PROBES:
             with server_for(contender) as server:
@@ -106,7 +106,7 @@ def pick_up(bench: Bench) -> None:
         late = [1000 * seconds for seconds in worker.late[-jobs:]]
         return Found({"p50": percentile(late, 0.5), "p99": percentile(late, 0.99)}, used)
 
-    bench.in_duels("pick-up", bench.on("redis", "pg"), measure)
+    bench.in_duels("pick-up", bench.on("redis", "pg"), measure, duels=1)
 
 
 def sleep(bench: Bench) -> None:
@@ -141,19 +141,19 @@ def contention(bench: Bench) -> None:
     """
 
     def measure(processes: int, apart: bool, contender: Contender) -> Found:
-        # Enough for a second of all of them, whatever they do to each other.
-        jobs = bench.jobs("drain", contender, partial(probe_drain, contender), 3.0, 400_000)
+        # Enough for each of 16: a worker that begins asks for a few, and for more as they are done.
+        jobs = bench.jobs("drain", contender, partial(probe_drain, contender), 8.0, 400_000)
         with server_for(contender) as server:
             return drain_together(
-                contender, server, jobs, processes, warm_up=jobs // 4, apart=apart
+                contender, server, jobs, processes, warm_up=jobs // 8, apart=apart
             )
 
     ends = [(PROCESSES[0], False), (PROCESSES[-1], False), (PROCESSES[-1], True)]
     between = [(processes, False) for processes in PROCESSES[1:-1]]
-    for number in range(bench.rounds + DUELS if bench.rounds > 1 else 1):
+    for number in range(bench.rounds + 1 if bench.rounds > 1 else 1):
         for contender in bench.contenders:
             if contender.entry.title == "bee" and contender.entry.store in ("redis", "pg"):
-                for processes, apart in ends + (between if number < 2 else []):
+                for processes, apart in ends + (between if number < 1 else []):
                     kind = f"contention-{processes}{'-apart' if apart else ''}"
                     bench.one(kind, contender, number, partial(measure, processes, apart))
 

@@ -16,9 +16,9 @@
 -- returns   the messages, in order; `counters` is null if this is the first delivery and nothing else was counted.
 --           If there are any, or the rate of the queue allows no more, a last row without an id is about all of
 --           them: when they were leased, the seconds that the first look took, and for how long to be quiet
--- locks     with a rate of the queue, an advisory lock: calls take turns. Beside that it waits for nobody,
---           but if all it finds is keys about which others decide: then once, for one of them, while it
---           decides about none itself
+-- locks     with a rate of the queue, an advisory lock: calls take turns. With lows they try to: see queue_up.sql.
+--           Beside that it waits for nobody, but if all it finds is keys about which others decide: then once, for
+--           one of them, while it decides about none itself
 -- invariant a row is locked before it is looked at, and one that somebody else has locked is his; a counter that
 --           somebody has set by hand to the most there can be stays there: an error would hit the whole queue
 -- plans     are made once for a session: the settings leave no choice but the indexes, and a third of a call that
@@ -60,6 +60,7 @@ declare
   dues   timestamptz[];
   again  timestamptz;
   i      integer;
+  front  double precision; -- of the line, as far as others have come
   halted boolean; -- the queue is paused
   over   boolean; -- some leases ran out; null is no
   noted  boolean; -- keys were let go
@@ -84,6 +85,19 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('bee rate ' || current_schema() || ' ' || lease.queue, 0));
     now := clock_timestamp();
     select least(most, r.room), r.again into wanted, again from room(lease.queue, '', now, times, per) r;
+  end if;
+
+  -- Of several who lease each would step over what the others have taken: it begins where the last of them was.
+  -- Not if that has a key: what stands in front of it may have been passed over.
+  if lows is not null and times is null then
+    perform queue_up(lease.queue);
+    now := clock_timestamp();
+    select -m.priority, date_part('epoch', least(m.due, m.leased_at - interval '0.25 s')) into i, front
+      from message m where m.queue = lease.queue and m.leased and m.key is null
+      order by m.leased_until desc limit 1;
+    if front > lows[i + 10] then
+      lows[i + 10] := front;
+    end if;
   end if;
 
   -- Leases that ran out stand in the line again, at their old place. The token stays: their

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
+import psycopg
+import pytest
+
 from bee_core.disposition import Reschedule
 from bee_core.message import PRIORITIES, Draft, Sent, Settlement, Update
 from bee_pg import PgBroker
 from bee_pg.line import Line
 from bee_pg.records import Leased
-from tests.stores.pg.support import QUEUE, ids, lease, lease_one, send, settle
+from tests.stores.pg.support import QUEUE, ask, ids, lease, lease_one, send, settle
 
 SLOW = 0.01
+TURN = f"hashtextextended('bee line bee {QUEUE}', 0)"
 
 
 def look(line: Line, at: float, found: Leased, *, enough: bool = True) -> None:
@@ -48,13 +55,13 @@ def test_what_is_committed_a_little_late_is_seen_though_the_line_was_seen_to_its
     assert 499.75 == lows[0]
 
 
-def test_a_whole_look_follows_after_twenty_times_as_long_as_it_took() -> None:
+def test_a_whole_look_follows_after_a_hundred_times_as_long_as_it_took() -> None:
     line = Line()
     for at in (1.0, 1.1):
         look(line, at, found({0: 100.0}, at=500.0))
 
-    assert lows_of(line, 1.1 + 20 * SLOW - 0.001) is not None
-    assert lows_of(line, 1.1 + 20 * SLOW) is None
+    assert lows_of(line, 1.1 + 100 * SLOW - 0.001) is not None
+    assert lows_of(line, 1.1 + 100 * SLOW) is None
 
 
 def test_one_that_has_not_found_enough_is_followed_by_a_whole_look() -> None:
@@ -82,6 +89,61 @@ async def test_what_was_sent_back_is_found_at_once_though_looks_are_slow(broker:
         assert set() == await broker.settle(QUEUE, [Settlement(held.receipt, Reschedule())])
         broker._line(QUEUE)._again = float("inf")  # as after slow looks
         held = await lease_one(broker)
+
+
+async def test_a_look_begins_where_others_have_come_until_it_is_a_whole_one(
+    url: str, broker: PgBroker
+) -> None:
+    await send(broker, *"abcde")
+    ask(url, "update bee.message set due = due - interval '1 hour' + number * interval '1 ms'")
+    other = broker.clone()
+    async with other:
+        (a,) = await lease(other, 1)
+        line = other._line(QUEUE)
+        line._again = float("inf")  # as after slow looks
+        assert ["b", "c"] == ids(await lease(broker, 2))
+        ask(url, "update bee.message set leased = false where id in ('a', 'b')")
+
+        assert ["d"] == ids(await lease(other, 1)), "those are in front of where others have come"
+        line.forget()
+        assert ["a", "b"] == ids(await lease(other, 2))
+        assert {"a"} == await settle(other, [a])
+
+
+async def test_a_turn_that_somebody_keeps_is_not_waited_for_long(
+    url: str, broker: PgBroker
+) -> None:
+    """Of one whose process was stopped while its answer was on the way."""
+    await send(broker, *"abc")
+    assert ["a"] == ids(await lease(broker, 1))
+    with psycopg.connect(url) as stopped:
+        stopped.execute(f"select pg_advisory_xact_lock({TURN})")
+        for expected in "bc":
+            broker._line(QUEUE)._again = float("inf")  # as after slow looks
+            began = time.monotonic()
+            assert [expected] == ids(await lease(broker, 1))
+            assert 0.2 < time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.6], ids=["had", "not had"])
+async def test_who_has_waited_for_a_turn_waits_for_locks_as_long_as_before(
+    url: str, broker: PgBroker, kept: float
+) -> None:
+    await send(broker, "a")
+
+    def wait() -> object:
+        with psycopg.connect(url) as connection:
+            connection.execute("set local lock_timeout = '1234ms'")
+            connection.execute(f"select bee.queue_up('{QUEUE}')")
+            row = connection.execute("show lock_timeout").fetchone()
+            assert row is not None
+            return row[0]
+
+    with psycopg.connect(url) as holder:
+        holder.execute(f"select pg_advisory_xact_lock({TURN})")
+        waiting = asyncio.create_task(asyncio.to_thread(wait))
+        await asyncio.sleep(kept)
+    assert "1234ms" == await waiting
 
 
 async def test_leases_are_in_order_wherever_their_rows_are_and_whatever_others_wait_for(
