@@ -198,6 +198,7 @@ class PgBroker(PgInspector, Packing, Store):
                 channel,
                 _PATIENCE * self._deadline,
                 *throttle_columns(throttle),
+                None if lows is None else line.follows(),
             )
         finally:
             waiting.risen(self._bell, channel)

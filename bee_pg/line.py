@@ -4,11 +4,13 @@ All of it, as a rule. But what was deleted stays in the index until it is vacuum
 holds an old snapshot it cannot be; every look from the beginning steps over all of it. And where
 many lease at once, each tries the rows that the others have just locked, one by one. So when two
 looks at the whole line, one after the other, were slow, the next ones begin where the last lease
-ended, this broker's or another's, take turns (sql/queue_up.sql), and pass by what bears the mark of
-a lock. A whole look follows as soon as it costs no more than a hundredth of the time, for all who
-lease make theirs, and in ten seconds anyway: it finds what was committed late, sent back, changed,
-or locked by one who failed. And where a look has not found enough, the same call
-looks at the whole line, and so does the next one: nobody waits for a message that is there.
+ended, and pass by what bears the mark of a lock. Those who want many take turns then
+(sql/queue_up.sql), and begin where another has come to; but not one who has gone back, and has yet
+to take all that a whole look has found there. A whole look follows as soon as it costs no more than
+a hundredth of the time, because all who lease make theirs, and in ten seconds anyway: it finds what
+was committed late, sent back, changed, or locked by one who failed. And where a look has not found
+enough, the same call looks at the whole line, and so does the next one: nobody waits for a message
+that is there.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _SLOW = 0.001
 """Seconds from which on a look at the whole line is slow."""
 _SLOW_FOR_MANY, _MANY = 0.0003, 50
 """The same where so many are found at once. A hundred take as long with no dead rows in front: then
-there is a whole look every six milliseconds."""
+there is a whole look every thirty milliseconds."""
 _SHARE = 100
 """While looks are slow, one at the whole line is followed by so many times as long without."""
 _LONGEST = 10.0
@@ -35,6 +37,8 @@ class Line:
     def __init__(self) -> None:
         self._lows: dict[int, float] = {}
         """Where the last lease ended, by priority, in seconds since the epoch."""
+        self._furthest: dict[int, float] = {}
+        """The same for the lease that came furthest."""
         self._swept = 0.0
         """When leases that ran out were last looked for."""
         self._again = 0.0
@@ -48,6 +52,10 @@ class Line:
             return None, None
         lows = [self._lows.get(priority) for priority in reversed(PRIORITIES)]
         return lows, now - self._swept + _SLACK
+
+    def follows(self) -> list[bool]:
+        """The argument of that name: whether it has come as far as it ever had, by priority."""
+        return [self._lows.get(p) == self._furthest.get(p) for p in reversed(PRIORITIES)]
 
     def looked(
         self, began: float, ended: float, found: Leased, *, whole: bool, enough: bool
@@ -63,7 +71,9 @@ class Line:
             self._again = ended + min(_SHARE * took, _LONGEST) if is_slow and enough else 0.0
             self._took = took
         for priority, due in found.lasts.items():
-            self._lows[priority] = min(due, found.at - _SLACK)
+            low = min(due, found.at - _SLACK)
+            self._lows[priority] = low
+            self._furthest[priority] = max(low, self._furthest.get(priority, low))
 
     def forget(self) -> None:
         """Something went back to the front: look at it all."""

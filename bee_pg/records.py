@@ -50,7 +50,7 @@ SETTLE_FULLY = (
 )
 LEASE = (
     "%b::int4, %b::float8, %b::text, %b::float8[], %b::float8, %b::text, %b::float8, "
-    "%b::int4, %b::int8, %b::float8, %b::int8, %b::float8"
+    "%b::int4, %b::int8, %b::float8, %b::int8, %b::float8, %b::bool[]"
 )
 
 LETTERS = {"c": Sent.CREATED, "k": Sent.KEPT, "u": Sent.UPDATED, "b": Sent.BLOCKED}
@@ -66,7 +66,8 @@ def call(schema: str, verb: str, types: str) -> str:
 def send_statement(
     schema: str, queue: str, drafts: Sequence[Draft], straight: bool = False
 ) -> tuple[str, list[Any]]:
-    """The statement that sends drafts, and its arguments. It returns what `send.sql` does.
+    """The statement that sends drafts, and its arguments. It returns what `send.sql` does; that for
+    one plain draft returns nothing if it was kept.
 
     `straight` says that it goes over a connection of bee's own, to the server itself.
     """

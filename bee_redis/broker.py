@@ -42,7 +42,7 @@ from bee_core.packing import is_plain
 from bee_core.url import Url, as_url
 from bee_redis import keys
 from bee_redis.address import links
-from bee_redis.connection import is_refusal
+from bee_redis.connection import did_nothing
 from bee_redis.ids import pack_id, unpack_id
 from bee_redis.inspector import RedisInspector
 from bee_redis.leases import lease_terms, leases
@@ -169,7 +169,7 @@ class RedisBroker(RedisInspector, Store):
             try:
                 reply = await self._straight("send_one", queue, one, until)
             except BrokerError as error:
-                if not is_refusal(error):
+                if not did_nothing(error):
                     raise
                 reply = await self._store("send_one", queue, *one, until=until)
             if reply.startswith(b"!"):

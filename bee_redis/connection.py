@@ -186,6 +186,12 @@ def is_refusal(error: BrokerError) -> bool:
     return unknown or isinstance(error, BrokerMisconfigured)
 
 
+def did_nothing(error: BrokerError) -> bool:
+    """Whether a script has surely done nothing. One that lacked a right may have done a part."""
+    unknown = isinstance(error.__cause__, redis_errors.NoScriptError)
+    return unknown or (isinstance(error, BrokerMisconfigured) and "WRONGTYPE" in str(error))
+
+
 def _is_final(error: Exception) -> bool:
     """Whether a connection is of no use after this: else it is an answer like any other."""
     no_master = isinstance(error, redis_errors.ReadOnlyError)  # to be looked up anew

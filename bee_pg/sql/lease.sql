@@ -13,10 +13,11 @@
 -- per_key   messages of one key that may be held at once; null is any number
 -- times, per, key_times, key_per   the rate of the queue and that of each key: deliveries in so many
 --           seconds; null is any number
+-- follows   per priority: whether others who have come further are to be followed. Not by one who has gone back
 -- returns   the messages, in order; `counters` is null if this is the first delivery and nothing else was counted.
 --           If there are any, or the rate of the queue allows no more, a last row without an id is about all of
 --           them: when they were leased, the seconds that the first look took, and for how long to be quiet
--- locks     with a rate of the queue, an advisory lock: calls take turns. With lows they try to: see queue_up.sql.
+-- locks     with a rate of the queue, an advisory lock: calls take turns. With lows, if they want many, they try to.
 --           Beside that it waits for nobody, but if all it finds is keys about which others decide: then once, for
 --           one of them, while it decides about none itself
 -- invariant a row is locked before it is looked at, and one that somebody else has locked is his; a counter that
@@ -28,7 +29,7 @@ create or replace function lease(
   lows double precision[] default null, since double precision default null,
   channel text default null, patience double precision default null,
   per_key integer default 1, times bigint default null, per double precision default null,
-  key_times bigint default null, key_per double precision default null
+  key_times bigint default null, key_per double precision default null, follows boolean[] default null
 ) returns table (
   id text, token bigint, body bytea, headers bytea, sent_at double precision, counters integer[],
   key text, reports_to text, priority smallint, due double precision,
@@ -60,13 +61,27 @@ declare
   dues   timestamptz[];
   again  timestamptz;
   i      integer;
-  front  double precision; -- of the line, as far as others have come
+  front  double precision; -- where another has come to
   halted boolean; -- the queue is paused
   over   boolean; -- some leases ran out; null is no
   noted  boolean; -- keys were let go
   heirs  boolean; -- some messages have successors
   others boolean; -- somebody waits for messages
 begin
+  if lows is not null and most >= 50 and times is null then -- fewer do not win back the wait
+    perform queue_up(lease.queue, least(0.25, patience / 4));
+    since := since + date_part('epoch', clock_timestamp() - now);
+    now := clock_timestamp();
+    -- It begins where another has just come to; not if that has a key, as what is in front may have been left alone.
+    select -m.priority, date_part('epoch', least(m.due, m.leased_at - interval '0.25 s')) into i, front from (
+      select * from message m
+      where m.queue = lease.queue and m.leased and m.leased_until > now + make_interval(secs => duration - 0.1)
+      order by m.leased_until desc limit 1
+    ) m where follows[10 - m.priority] and m.key is null;
+    if front > lows[i + 10] then
+      lows[i + 10] := front;
+    end if;
+  end if;
   if channel is not null then
     delete from idle i where i.queue = lease.queue and i.channel = lease.channel;
   end if;
@@ -85,19 +100,6 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('bee rate ' || current_schema() || ' ' || lease.queue, 0));
     now := clock_timestamp();
     select least(most, r.room), r.again into wanted, again from room(lease.queue, '', now, times, per) r;
-  end if;
-
-  -- Of several who lease each would step over what the others have taken: it begins where the last of them was.
-  -- Not if that has a key: what stands in front of it may have been passed over.
-  if lows is not null and times is null then
-    perform queue_up(lease.queue);
-    now := clock_timestamp();
-    select -m.priority, date_part('epoch', least(m.due, m.leased_at - interval '0.25 s')) into i, front
-      from message m where m.queue = lease.queue and m.leased and m.key is null
-      order by m.leased_until desc limit 1;
-    if front > lows[i + 10] then
-      lows[i + 10] := front;
-    end if;
   end if;
 
   -- Leases that ran out stand in the line again, at their old place. The token stays: their

@@ -22,7 +22,7 @@ $$;
 
 create or replace function stored(s successor) returns stored
 language sql stable as $$
-  select s.id, s.number, 'blocked', s.body, s.headers, s.priority, 0, 0, 0, 0, 0, 0,
+  select s.id, s.number, 'blocked', s.body, s.headers, s.priority::smallint, 0, 0, 0, 0, 0, 0,
     date_part('epoch', s.sent_at), date_part('epoch', s.due), null::text, null::double precision,
     null::text, null::bytea, null::double precision, s.key, s.awaits, s.reports_to, null::bytea,
     null::double precision, null::bytea, null::jsonb, false, s.number, null::bigint

@@ -15,7 +15,7 @@ from bee_pg.line import Line
 from bee_pg.records import Leased
 from tests.stores.pg.support import QUEUE, ask, ids, lease, lease_one, send, settle
 
-SLOW = 0.01
+SLOW, MANY = 0.01, 50
 TURN = f"hashtextextended('bee line bee {QUEUE}', 0)"
 
 
@@ -94,20 +94,25 @@ async def test_what_was_sent_back_is_found_at_once_though_looks_are_slow(broker:
 async def test_a_look_begins_where_others_have_come_until_it_is_a_whole_one(
     url: str, broker: PgBroker
 ) -> None:
-    await send(broker, *"abcde")
+    await send(broker, *(f"{n:03}" for n in range(300)))
     ask(url, "update bee.message set due = due - interval '1 hour' + number * interval '1 ms'")
-    other = broker.clone()
-    async with other:
-        (a,) = await lease(other, 1)
+    async with broker.clone() as other:
+        (first,) = await lease(other, 1)
         line = other._line(QUEUE)
         line._again = float("inf")  # as after slow looks
-        assert ["b", "c"] == ids(await lease(broker, 2))
-        ask(url, "update bee.message set leased = false where id in ('a', 'b')")
+        await lease(broker, 99, duration=120)  # so that it was just now for a while
+        ask(url, "update bee.message set leased = false where id < '060'")
 
-        assert ["d"] == ids(await lease(other, 1)), "those are in front of where others have come"
+        found = await lease(other, MANY)
+        assert "100" == ids(found)[0], "those are in front of where another has come"
         line.forget()
-        assert ["a", "b"] == ids(await lease(other, 2))
-        assert {"a"} == await settle(other, [a])
+        assert [f"{n:03}" for n in range(50)] == ids(await lease(other, MANY))
+        assert {"000"} == await settle(other, [first])
+
+        line._again = broker._line(QUEUE)._again = float("inf")
+        assert "150" == ids(await lease(broker, MANY, duration=120))[0]
+        found = await lease(other, MANY)
+        assert "050" == ids(found)[0], "who has gone back takes all that is there"
 
 
 async def test_a_turn_that_somebody_keeps_is_not_waited_for_long(
@@ -119,10 +124,25 @@ async def test_a_turn_that_somebody_keeps_is_not_waited_for_long(
     with psycopg.connect(url) as stopped:
         stopped.execute(f"select pg_advisory_xact_lock({TURN})")
         for expected in "bc":
+            await send(broker, f"{expected}, later")
             broker._line(QUEUE)._again = float("inf")  # as after slow looks
             began = time.monotonic()
-            assert [expected] == ids(await lease(broker, 1))
+            found = await lease(broker, MANY)
+            assert expected in ids(found)
             assert 0.2 < time.monotonic() - began < 2
+            await settle(broker, found)
+            await send(broker, "c")
+
+
+async def test_who_wants_few_waits_for_no_turn(url: str, broker: PgBroker) -> None:
+    await send(broker, *"ab")
+    await lease_one(broker)
+    with psycopg.connect(url) as other:
+        other.execute(f"select pg_advisory_xact_lock({TURN})")
+        broker._line(QUEUE)._again = float("inf")  # as after slow looks
+        began = time.monotonic()
+        assert ["b"] == ids(await lease(broker, 1))
+        assert time.monotonic() - began < 0.2
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.6], ids=["had", "not had"])
@@ -134,7 +154,7 @@ async def test_who_has_waited_for_a_turn_waits_for_locks_as_long_as_before(
     def wait() -> object:
         with psycopg.connect(url) as connection:
             connection.execute("set local lock_timeout = '1234ms'")
-            connection.execute(f"select bee.queue_up('{QUEUE}')")
+            connection.execute(f"select bee.queue_up('{QUEUE}', 0.25)")
             row = connection.execute("show lock_timeout").fetchone()
             assert row is not None
             return row[0]
