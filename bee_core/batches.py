@@ -48,11 +48,11 @@ async def send_in_turn(
     ids: list[str] = []
     try:
         for batch in batches(drafts):
-            send = pack(batch)
+            send, its_ids = pack(batch), [draft.id for draft in batch]
             if sending is not None:
                 done.append((ids, await sending))
                 sending = None
-            ids = [draft.id for draft in batch]
+            ids = its_ids
             if len(batch) < BATCH or not is_in_a_loop():  # nothing to make meanwhile, or nowhere
                 done.append((ids, await send()))
                 continue
