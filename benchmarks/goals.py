@@ -120,7 +120,8 @@ def _sleeps(results: Results) -> Iterator[Goal]:
                 results.median(workload, f"{store}_raw", "rate"),
                 results.median(workload, f"{store}_raw", "theory"),
             )
-            beside = f"the limit has {by_hand:.2f}" if by_hand is not None else ""
+            falls_short = found is not None and found < 0.9
+            beside = f"the limit has {by_hand:.2f}" if by_hand is not None and falls_short else ""
             # What the processors do not allow was not aimed at.
             yield Goal(what, found, 0.0 if limit else 0.9, against=limit or beside)
 
