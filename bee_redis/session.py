@@ -126,7 +126,7 @@ class Session:
     ) -> Coroutine[Any, Any, Any]:
         """What the script answers, as it is, and nothing else; or what `_store` makes of it.
 
-        The coroutines between took a twelfth of the time of a send: docs/adr/0039.
+        The coroutines between took a thirtieth of the time of a send: docs/adr/0039.
         """
         if self._link is None or type(queue) is not str or queue not in self._known:
             return self._store(verb, queue, *arguments, until=until)
